@@ -3,7 +3,7 @@ import { optionError } from '../core/errors';
 import type { ListedLock } from '../core/lock-state';
 import { flag, optionsOf, prefixRule, type Rule, type Settings, signalRule } from '../core/options';
 import type { Scope } from '../hold/scope';
-import { type Coverage, readLocks } from './snapshot';
+import { readSnapshot } from './snapshot';
 
 /** Options that select the locks of `withLock.list`. */
 export interface ListOptions {
@@ -39,13 +39,13 @@ export function lockList(options: ListOptions | undefined, base: Settings, scope
     signal,
     commandTimeoutMs: base.commandTimeoutMs,
   };
-  let looked: Coverage = { processes: 0, scanned: false };
+  let coverage = { processes: 0, scanned: false };
   return {
-    coverage: () => ({ ...looked }),
+    coverage: () => ({ ...coverage }),
     async *[Symbol.asyncIterator]() {
-      const coverage = { processes: 0, scanned: false };
-      for await (const some of readLocks(store.operator, search, coverage)) for (const { lock } of some) yield lock;
-      looked = coverage;
+      const snapshot = await readSnapshot(store.operator, search);
+      for await (const some of snapshot.locks()) for (const { lock } of some) yield lock;
+      coverage = snapshot.coverage;
     },
   };
 }

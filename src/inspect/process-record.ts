@@ -42,17 +42,19 @@ export interface ProcessRecord {
 /** Reads one record for each process. A process with very many locks writes its record in parts, which are merged. */
 export function recordsOf(texts: readonly string[]): ProcessRecord[] {
   const parts = new Map<string, ProcessRecord[]>();
-  for (const part of texts.flatMap((text) => readRecord(text) ?? [])) {
-    const others = parts.get(part.id);
-    if (others === undefined) parts.set(part.id, [part]);
-    else others.push(part);
-  }
+  for (const part of texts.flatMap((text) => readRecord(text) ?? [])) addTo(parts, part.id, part);
   return [...parts].map(([id, all]) => ({
     id,
     held: all.flatMap(({ held }) => held),
     waiting: all.flatMap(({ waiting }) => waiting),
     lost: all.flatMap(({ lost }) => lost),
   }));
+}
+
+export function addTo<T>(lists: Map<string, T[]>, name: string, each: T): void {
+  const others = lists.get(name);
+  if (others === undefined) lists.set(name, [each]);
+  else others.push(each);
 }
 
 /** Parses a record. Returns undefined if the record as a whole is malformed. */

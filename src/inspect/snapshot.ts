@@ -8,7 +8,7 @@ import { abortReason } from '../acquire/refusals';
 import { LockBackendError } from '../core/errors';
 import type { HolderState, ListedLock, LockState, WaiterState } from '../core/lock-state';
 import { maxShown, type Operator, type Processes } from '../store/operator';
-import { type ProcessRecord, type RegisteredHold, type RegisteredWait, recordsOf } from './process-record';
+import { addTo, type ProcessRecord, type RegisteredHold, type RegisteredWait, recordsOf } from './process-record';
 
 /** A lock as it was read. */
 export interface SeenLock {
@@ -29,63 +29,26 @@ export function fenceOf({ holds }: Pick<SeenLock, 'holds'>): number | null {
   return holds.length === 0 ? null : holds.reduce((max, { fence }) => Math.max(max, fence), 0);
 }
 
+/** The number of processes with a record, and if every key was scanned. */
 export interface Coverage {
-  /** The number of processes with a record. */
-  processes: number;
-  /** Set if every key was scanned. */
-  scanned: boolean;
+  readonly processes: number;
+  readonly scanned: boolean;
 }
 
-export interface Search {
+interface Search {
   /** The prefix of the keys. */
   readonly prefix: string;
-  readonly scan: boolean;
+  readonly scan?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly commandTimeoutMs: number;
 }
 
 const locksAtOnce = 1000;
 
-/**
- * Yields each lock once, as it was when it was read. Yields locks in batches, because one step of an iterator costs more than one lock.
- *
- * @param coverage Filled in by the end of the iteration.
- * @throws {LockBackendError} the store could not be read, or cannot list its keys.
- * @throws the reason of the signal.
- */
-export async function* readLocks(
-  operator: Operator,
-  search: Search,
-  coverage: Coverage = { processes: 0, scanned: false },
-): AsyncGenerator<readonly SeenLock[], void> {
-  const { prefix, signal, commandTimeoutMs } = search;
-  if (signal?.aborted) throw abortReason(signal);
-  const snapshot = new Snapshot(await operator.processes(commandTimeoutMs), prefix);
-  coverage.processes = snapshot.records.length;
-  const isScan = search.scan || operator.isLocal;
-  const unsettled: string[] = [];
-  if (!isScan) yield* snapshot.settled(unsettled);
-  const found = new Set<string>();
-  for await (const some of isScan ? scanned(operator, search) : parts(unsettled)) {
-    if (signal?.aborted) throw abortReason(signal);
-    const keys = some.filter((key) => !found.has(key));
-    const locks = snapshot.inspected(keys, await operator.inspect(keys, commandTimeoutMs));
-    if (signal?.aborted) throw abortReason(signal);
-    for (const { lock } of locks) found.add(lock.key);
-    if (locks.length > 0) yield locks;
-  }
-  coverage.scanned = isScan;
-}
-
-function scanned(operator: Operator, { prefix, commandTimeoutMs }: Search): AsyncIterable<readonly string[]> {
-  if (operator.keys !== undefined) return operator.keys(prefix, commandTimeoutMs);
-  throw new LockBackendError('this client cannot list the keys of its server: use another, or the registry', {
-    retryable: false,
-  });
-}
-
-function* parts(keys: readonly string[]): Generator<readonly string[], void> {
-  for (let n = 0; n < keys.length; n += locksAtOnce) yield keys.slice(n, n + locksAtOnce);
+/** Reads the registry. @throws {LockBackendError} the store could not be read. @throws the reason of the signal. */
+export async function readSnapshot(operator: Operator, search: Search): Promise<Snapshot> {
+  throwIfAborted(search);
+  return new Snapshot(operator, search, await operator.processes(search.commandTimeoutMs));
 }
 
 /** The registry at one moment. */
@@ -93,34 +56,77 @@ export class Snapshot {
   /** The time of the registry, in ms of the epoch by the store's clock. */
   readonly atMs: number;
   readonly records: readonly ProcessRecord[];
+  /** The registered keys that have to be inspected. */
+  readonly unsettled: readonly string[];
+  readonly #operator: Operator;
+  readonly #search: Search;
   readonly #held = new Map<string, RegisteredHold[]>();
   readonly #waiting = new Map<string, RegisteredWait[]>();
 
-  constructor({ atMs, texts }: Processes, prefix: string) {
+  constructor(operator: Operator, search: Search, { atMs, texts }: Processes) {
+    this.#operator = operator;
+    this.#search = search;
     this.atMs = atMs;
     this.records = recordsOf(texts);
+    const isFound = ({ key }: RegisteredWait): boolean => key.startsWith(search.prefix);
     for (const { held, waiting } of this.records) {
-      for (const hold of held) if (hold.key.startsWith(prefix)) this.#addHold(hold);
-      for (const wait of waiting) if (wait.key.startsWith(prefix)) addTo(this.#waiting, wait);
+      for (const hold of held.filter(isFound)) this.#addHold(hold);
+      for (const wait of waiting.filter(isFound)) addTo(this.#waiting, wait.key, wait);
+    }
+    const keys = new Set([...this.#held.keys(), ...this.#waiting.keys()]);
+    this.unsettled = [...keys].filter((key) => !this.#isSettled(key));
+  }
+
+  get coverage(): Coverage {
+    return { processes: this.records.length, scanned: this.#isScan };
+  }
+
+  /**
+   * Yields each lock once, as it was when it was read. Yields locks in batches, because one step of an iterator costs more than one lock.
+   *
+   * @throws {LockBackendError} the store could not be read, or cannot list its keys.
+   * @throws the reason of the signal.
+   */
+  async *locks(): AsyncGenerator<readonly SeenLock[], void> {
+    if (!this.#isScan) yield* this.#settled();
+    const found = new Set<string>();
+    for await (const some of this.#isScan ? this.#scanned() : parts(this.unsettled)) {
+      throwIfAborted(this.#search);
+      const locks = await this.inspected(some.filter((key) => !found.has(key)));
+      throwIfAborted(this.#search);
+      for (const { lock } of locks) found.add(lock.key);
+      if (locks.length > 0) yield locks;
     }
   }
 
-  /** Yields the locks that the registry settles. @param unsettled Receives the keys that it does not settle. */
-  *settled(unsettled: string[]): Generator<readonly SeenLock[], void> {
-    let locks: SeenLock[] = [];
-    for (const [key, held] of this.#held) {
-      if (isSettled(held, this.atMs)) locks.push(this.#lockOf(key, held));
-      else unsettled.push(key);
-      if (locks.length < locksAtOnce) continue;
-      yield locks;
-      locks = [];
-    }
-    if (locks.length > 0) yield locks;
-    for (const key of this.#waiting.keys()) if (!this.#held.has(key)) unsettled.push(key);
+  get #isScan(): boolean {
+    return this.#search.scan === true || this.#operator.isLocal;
   }
 
-  /** The locks among inspected keys: those that are held or waited for. Callers that poll are only in the registry. */
-  inspected(keys: readonly string[], states: readonly (LockState | LockBackendError)[]): SeenLock[] {
+  #scanned(): AsyncIterable<readonly string[]> {
+    const { prefix, commandTimeoutMs } = this.#search;
+    if (this.#operator.keys !== undefined) return this.#operator.keys(prefix, commandTimeoutMs);
+    const message = 'this client cannot list the keys of its server: use another, or the registry';
+    throw new LockBackendError(message, { retryable: false });
+  }
+
+  *#settled(): Generator<readonly SeenLock[], void> {
+    for (const keys of parts([...this.#held.keys()])) {
+      const locks = keys.filter((key) => this.#isSettled(key)).map((key) => this.#lockOf(key));
+      if (locks.length > 0) yield locks;
+    }
+  }
+
+  /** Tells if the registry settles the key. An expired end does not, because the lease may have been renewed since it was registered. */
+  #isSettled(key: string): boolean {
+    const held = this.#held.get(key);
+    if (held === undefined || held.some(({ until }) => until !== null && until <= this.atMs)) return false;
+    return held.length === 1 || held.every(({ kind }) => kind === 'read' || kind === 'permits');
+  }
+
+  /** Inspects keys. Returns those that are held or waited for. Callers that poll are only in the registry. */
+  async inspected(keys: readonly string[]): Promise<SeenLock[]> {
+    const states = await this.#operator.inspect(keys, this.#search.commandTimeoutMs);
     return states.flatMap((state, n) => {
       if (state instanceof LockBackendError) return [];
       const seen = this.seen(keys[n]!, state);
@@ -141,11 +147,12 @@ export class Snapshot {
 
   /** Adds a hold once. A record that is being written in parts may contain the same hold twice. */
   #addHold(hold: RegisteredHold): void {
-    if (!this.#held.get(hold.key)?.some(({ id }) => id === hold.id)) addTo(this.#held, hold);
+    if (!this.#held.get(hold.key)?.some(({ id }) => id === hold.id)) addTo(this.#held, hold.key, hold);
   }
 
-  #lockOf(key: string, held: readonly RegisteredHold[]): SeenLock {
+  #lockOf(key: string): SeenLock {
     const { atMs } = this;
+    const held = this.#held.get(key)!;
     const waiting = this.#waiting.get(key) ?? [];
     const all = held.map((hold) => holderOf(hold, atMs));
     const { owner, kind: mode, remaining } = all.reduce((a, b) => (a.remaining >= b.remaining ? a : b));
@@ -157,16 +164,12 @@ export class Snapshot {
   }
 }
 
-function addTo<T extends RegisteredWait>(map: Map<string, T[]>, each: T): void {
-  const others = map.get(each.key);
-  if (others === undefined) map.set(each.key, [each]);
-  else others.push(each);
+function* parts(keys: readonly string[]): Generator<readonly string[], void> {
+  for (let n = 0; n < keys.length; n += locksAtOnce) yield keys.slice(n, n + locksAtOnce);
 }
 
-/** Tells if the registry settles the key. An expired end does not, because the lease may have been renewed since it was registered. */
-function isSettled(held: readonly RegisteredHold[], atMs: number): boolean {
-  if (held.some(({ until }) => until !== null && until <= atMs)) return false;
-  return held.length === 1 || held.every(({ kind }) => kind === 'read' || kind === 'permits');
+function throwIfAborted({ signal }: Search): void {
+  if (signal?.aborted) throw abortReason(signal);
 }
 
 function holderOf({ id, owner, kind, permits, until }: RegisteredHold, atMs: number): HolderState {

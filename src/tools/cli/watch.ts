@@ -5,7 +5,7 @@ import { LockBackendError } from '../../core/errors';
 import { lockKey } from '../../core/keys';
 import type { LockState } from '../../core/lock-state';
 import { defaults } from '../../core/options';
-import { type Coverage, fenceOf, heldMsOf, readLocks, type SeenLock, Snapshot } from '../../inspect/snapshot';
+import { type Coverage, fenceOf, heldMsOf, readSnapshot, type SeenLock, type Snapshot } from '../../inspect/snapshot';
 import type { CommandLine } from './command-line';
 import { Exit, exitCodes, usage } from './exit';
 import { type Session, withSession } from './session';
@@ -50,28 +50,27 @@ function coverageText({ processes, scanned }: Coverage, count: number): string {
   return `${locks}; ${registered}, ${scanned ? 'every key scanned' : 'other keys not scanned (--scan does)'}`;
 }
 
-function locksOf(session: Session, line: CommandLine, coverage: Coverage): AsyncGenerator<readonly SeenLock[], void> {
-  const prefix = session.store.keyPrefix + session.prefix + (line.operands[0] ?? '');
-  const search = { prefix, scan: line.values.scan === true, commandTimeoutMs };
-  return readLocks(session.store.operator, search, coverage);
+function snapshotOf({ store, prefix }: Session, { operands, values }: CommandLine): Promise<Snapshot> {
+  const searched = store.keyPrefix + prefix + (operands[0] ?? '');
+  return readSnapshot(store.operator, { prefix: searched, scan: values.scan, commandTimeoutMs });
 }
 
 export function ls(line: CommandLine): Promise<number> {
   return withSession(line, {}, async (session) => {
-    const coverage: Coverage = { processes: 0, scanned: false };
+    const snapshot = await snapshotOf(session, line);
     const widths = [...minWidths];
     let count = 0;
     const textOf = (some: readonly SeenLock[]): string[] => {
       if (line.values.json) return some.map((each) => jsonOf(row(each)));
       return table(count === 0 ? [header, ...some.map(cells)] : some.map(cells), widths);
     };
-    for await (const some of locksOf(session, line, coverage)) {
+    for await (const some of snapshot.locks()) {
       if (!(await print(textOf(some).join('\n')))) return 0;
       count += some.length;
     }
     if (count === 0 && !line.values.json) await print(textOf([]).join('\n'));
-    if (line.values.json) await json({ coverage });
-    else await print(paint(process.stdout, 'dim', coverageText(coverage, count)));
+    if (line.values.json) await json({ coverage: snapshot.coverage });
+    else await print(paint(process.stdout, 'dim', coverageText(snapshot.coverage, count)));
     return 0;
   });
 }
@@ -81,8 +80,7 @@ export function show(line: CommandLine): Promise<number> {
   return withSession(line, {}, async (session) => {
     const state = await session.withLock.inspect(key);
     const full = lockKey(key, session.store.keyPrefix + session.prefix);
-    const processes = await session.store.operator.processes(commandTimeoutMs);
-    const seen = new Snapshot(processes, full).seen(full, state);
+    const seen = (await readSnapshot(session.store.operator, { prefix: full, commandTimeoutMs })).seen(full, state);
     if (line.values.json) {
       await json({ ...row(seen), holders: state.holders, queue: state.queue });
       return 0;
@@ -141,9 +139,9 @@ export function top(line: CommandLine): Promise<number> {
 }
 
 async function picture(session: Session, line: CommandLine, height: number): Promise<string> {
-  const coverage: Coverage = { processes: 0, scanned: false };
+  const snapshot = await snapshotOf(session, line);
   const all: SeenLock[] = [];
-  for await (const some of locksOf(session, line, coverage)) for (const each of some) all.push(each);
+  for await (const some of snapshot.locks()) for (const each of some) all.push(each);
   const waits = ({ lock }: SeenLock): number => lock.queue.reduce((max, { waitingMs }) => Math.max(max, waitingMs), 0);
   all.sort(
     (a, b) => waits(b) - waits(a) || (heldMsOf(b) ?? 0) - (heldMsOf(a) ?? 0) || (a.lock.key < b.lock.key ? -1 : 1),
@@ -155,7 +153,7 @@ async function picture(session: Session, line: CommandLine, height: number): Pro
   const rows = [header, ...all.slice(0, Math.max(height - 5, 1)).map(cells)];
   const { columns } = process.stdout;
   const shown = columns ? fitted(rows, columns, lessUseful) : table(rows, [...minWidths]);
-  const foot = paint(process.stdout, 'dim', cut(coverageText(coverage, all.length), columns || Infinity));
+  const foot = paint(process.stdout, 'dim', cut(coverageText(snapshot.coverage, all.length), columns || Infinity));
   return [paint(process.stdout, 'bold', cut(head, columns || Infinity)), ...shown, foot].join('\n');
 }
 

@@ -30,6 +30,8 @@ export interface PageSnapshot {
   readonly coverage: string;
 }
 
+/** Keys that one command inspects. */
+const keysInCommand = 100;
 /** Unregistered keys that each read inspects. More keys take turns. The first read inspects all that were found. */
 const keysInRead = 100;
 /** The maximum of unregistered keys that are remembered. */
@@ -105,11 +107,12 @@ export class Source {
     this.#budget.begin(this.#isFirst);
     const [snapshot] = await Promise.all([this.#registry(), this.#findOthers()]);
     const locks = new Map<string, SeenLock>();
-    for await (const some of this.#registered(snapshot)) {
+    for await (const some of snapshot.locks()) {
       for (const seen of some) locks.set(seen.lock.key, seen);
       // Other work of this process gets its turn.
       await new Promise(setImmediate);
     }
+    this.#spendOnInspecting(this.#operator.isLocal ? locks.size : snapshot.unsettled.length);
     if (!this.#operator.isLocal) await this.#inspectOthers(snapshot, locks);
     this.#rows = locks.size;
     this.#isFirst = false;
@@ -123,27 +126,16 @@ export class Source {
 
   async #registry(): Promise<Snapshot> {
     const processes = await this.#operator.processes(this.#timeoutMs);
-    const snapshot = new Snapshot(processes, this.#prefix);
+    const search = { prefix: this.#prefix, commandTimeoutMs: this.#timeoutMs };
+    const snapshot = new Snapshot(this.#operator, search, processes);
     this.#silent.update(snapshot.records);
     // One command reads the list, and one command each record. The cost is that of one process, so that many are read as often as one.
     this.#budget.spend(1 + Math.ceil(processes.texts.length / Math.max(snapshot.records.length, 1)));
     return snapshot;
   }
 
-  /** Yields the locks of the registry, or all locks of a store where looking at every key costs nothing. */
-  async *#registered(snapshot: Snapshot): AsyncGenerator<readonly SeenLock[], void> {
-    const { keys, isLocal } = this.#operator;
-    const unsettled: string[] = [];
-    if (!isLocal) yield* snapshot.settled(unsettled);
-    for await (const some of isLocal ? keys!(this.#prefix, this.#timeoutMs) : [unsettled]) {
-      yield await this.#inspect(snapshot, some);
-    }
-  }
-
-  async #inspect(snapshot: Snapshot, keys: readonly string[]): Promise<readonly SeenLock[]> {
-    if (keys.length === 0) return [];
-    this.#budget.spend(Math.ceil(keys.length / 100));
-    return snapshot.inspected(keys, await this.#operator.inspect(keys, this.#timeoutMs));
+  #spendOnInspecting(keys: number): void {
+    this.#budget.spend(Math.ceil(keys / keysInCommand));
   }
 
   /** Takes a step of the scan. Keys that may be locks are inspected from now on. */
@@ -186,7 +178,8 @@ export class Source {
       .sort(([, a], [, b]) => (a?.atMs ?? 0) - (b?.atMs ?? 0))
       .slice(0, this.#isFirst ? maxOthers : keysInRead)
       .map(([key]) => key);
-    const found = await this.#unlessRefused(this.#inspect(snapshot, due));
+    this.#spendOnInspecting(due.length);
+    const found = await this.#unlessRefused(snapshot.inspected(due));
     for (const key of due) this.#others.delete(key);
     for (const seen of found.filter((each) => this.#isLock(each))) this.#others.set(seen.lock.key, seen);
     for (const key of due) this.#silent.settle(key, this.#others.get(key)?.lock.holders ?? []);
