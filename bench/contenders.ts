@@ -1,4 +1,4 @@
-// What is measured: every contender behind one small face, set up the way its own documentation shows. A contender names the
+// The contenders, each behind one small interface and set up the way its own documentation shows. A contender names the
 // settings to try; main takes the best of them in each scenario and says which.
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
@@ -10,16 +10,16 @@ import { shimContenders } from './shims';
 
 export type ClientKind = 'node-redis' | 'ioredis' | 'ioredis, auto-pipelining' | 'none';
 
-/** What may be chosen for a contender, for its own good. */
+/** A choice that is made for one contender, for its own good. */
 export interface Setting {
   readonly client: ClientKind;
   /** Pause between attempts of one that polls. */
   readonly retryMs?: number;
-  /** Of node-redis, whose default of 5 s is too short for a thousand attempts at once. */
+  /** For node-redis, whose default of 5 s is too short for a thousand attempts at once. */
   readonly commandTimeoutMs?: number;
 }
 
-/** What the scenario requires of every contender. */
+/** The requirements of a scenario, the same for every contender. */
 export interface Terms {
   readonly lifetimeMs: number;
   /** Somebody else may hold the key: wait for it. */
@@ -31,7 +31,7 @@ export interface Terms {
 export type Release = () => Promise<unknown>;
 
 export interface Locks {
-  /** Of readers and a writer: to read. */
+  /** For readers and a writer: acquires to read. */
   acquire(key: string): Promise<Release>;
   write?(key: string): Promise<Release>;
   /** Acquires and releases in one call, where that is another way. */
@@ -49,7 +49,7 @@ export interface Contender {
   make(client: any, setting: Setting, terms: Terms): Locks;
 }
 
-/** Of every semaphore here. */
+/** The permits of every semaphore here. */
 export const permits = 8;
 /** With 1,000 waiters some of them take very long. */
 const waitMs = 60_000;

@@ -1,4 +1,4 @@
-// A network in front of a server: whatever the server says arrives so much later. The bytes keep their order.
+// A network in front of a server: each reply of the server arrives later by this delay. The bytes keep their order.
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
 export interface Far {

@@ -14,19 +14,19 @@ import type { Figures } from './measure';
 import type { JobOf, RoundSpec, SteadySeen, Turn, Window } from './round';
 import { sumUp } from './sum-up';
 
-/** What the loops share. One reader in sixteen writes. */
+/** The kind of lock that all loops take. One reader in sixteen writes. */
 export type FleetLock = 'mutex' | 'readers and writers' | 'semaphore';
 
 type FleetTurn = readonly [...Required<Turn>, fence: number];
 
 export interface FleetSeen {
-  /** Of the first process alone. */
+  /** The server's figures within the window, reported by the first process only. */
   readonly server?: { readonly window: Window; readonly figures: ServerFigures; readonly pingMs: number };
   /** The turns of each loop. */
   readonly loops: readonly { readonly turns: readonly FleetTurn[]; readonly pending: readonly number[] }[];
   /** From the first question of all until each loop had its first turn. */
   readonly servedMs: number;
-  /** Of this process within the window. */
+  /** The CPU time of this process within the window. */
   readonly cpuMs: number;
   /** Acquires and releases that rejected, from the first on. */
   readonly failures: number;
@@ -44,17 +44,17 @@ interface ServerFigures {
 const key = 'bench:fleet';
 const writerEvery = 16;
 const perProcess = 50;
-const mostProcesses = 4;
+const maxProcesses = 4;
 const pingEveryMs = 10;
 /** Windows of several processes differ by less. */
 const marginMs = 500;
 
 /** Those that have loops, and the observer. */
 export const fleetProcesses = (connections: number): number =>
-  Math.min(mostProcesses, Math.ceil(connections / perProcess)) + 1;
+  Math.min(maxProcesses, Math.ceil(connections / perProcess)) + 1;
 
 /** Loops that have had no turn by then do not delay the round: `servedMs` is at least this. */
-const mostFirstMs = 30_000;
+const maxFirstMs = 30_000;
 /** After each loop has had its first turn. */
 const warmUpMs = 1000;
 
@@ -87,7 +87,7 @@ export async function fleet(spec: RoundSpec, job: FleetJob, ground: Ground): Pro
   return generate(spec, job, all);
 }
 
-/** Of the round: all its processes have the same parent, and a machine no two of it. */
+/** The file of the shared number, one for each round: all processes of a round have the same parent, and no two rounds do. */
 const numberFile = (): string => join(tmpdir(), `redis-exp-lock-fleet-${process.ppid}`);
 
 async function generate(
@@ -131,7 +131,7 @@ async function generate(
     return { turns, pending };
   });
   const begunMs = now();
-  while (now() < begunMs + mostFirstMs && loops.some(({ turns }) => turns.length === 0)) await sleep(10);
+  while (now() < begunMs + maxFirstMs && loops.some(({ turns }) => turns.length === 0)) await sleep(10);
   const servedMs = Math.max(...loops.map(({ turns: [first] }) => first?.[2] ?? now())) - begunMs;
   return async () => {
     await sleep(warmUpMs);
@@ -192,7 +192,7 @@ async function serverFigures(admin: any): Promise<ServerFigures> {
   };
 }
 
-/** What all processes of a round read and write, without an atomic step: the lock is what makes it exact. */
+/** A number in a file that all processes of a round read and write, without an atomic step: only the lock makes it exact. */
 class SharedNumber {
   readonly #file: number;
   readonly #bytes = new Float64Array(1);
@@ -235,7 +235,7 @@ export function sumUpFleet({ lock, connections }: FleetJob, processes: readonly 
   });
   const { acquisitions, elapsedMs, longestMs, handOffMs, violations } = sumUp(asProcesses);
   const all = loops.flatMap(({ turns }) => turns).sort((a, b) => a[2] - b[2]);
-  const tooMany = lock === 'semaphore' && mostAtOnce(all) > permits ? 1 : 0;
+  const tooMany = lock === 'semaphore' && maxAtOnce(all) > permits ? 1 : 0;
   const sum = (of: (seen: FleetSeen) => number): number => processes.reduce((total, seen) => total + of(seen), 0);
   const each = (value: number): number => value / acquisitions;
   return {
@@ -259,17 +259,17 @@ export function sumUpFleet({ lock, connections }: FleetJob, processes: readonly 
 /** Turns in the order of their grants whose fence does not say so: it exceeds every one that an exclusive holder had. */
 export function fallingFences(turns: readonly FleetTurn[]): number {
   let most = 0;
-  let mostExclusive = 0;
+  let maxExclusive = 0;
   let falling = 0;
   for (const [, , , , shared, fence] of turns) {
-    if (fence <= (shared ? mostExclusive : most)) falling++;
+    if (fence <= (shared ? maxExclusive : most)) falling++;
     most = Math.max(most, fence);
-    if (!shared) mostExclusive = Math.max(mostExclusive, fence);
+    if (!shared) maxExclusive = Math.max(maxExclusive, fence);
   }
   return falling;
 }
 
-export function mostAtOnce(turns: readonly FleetTurn[]): number {
+export function maxAtOnce(turns: readonly FleetTurn[]): number {
   const ends = turns.map(([, , , releasing]) => releasing).sort((a, b) => a - b);
   let over = 0;
   return turns.reduce((most, [, , acquired], begun) => {

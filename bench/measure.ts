@@ -225,7 +225,7 @@ const isContended = ({ kind }: Job): boolean => kind !== 'pairs' && kind !== 'me
 /** Kinds of job that show what they ask for by themselves. */
 const unrehearsed: ReadonlySet<Job['kind']> = new Set(['memory', 'trial', 'fleet']);
 
-/** What a contender is given. Commands are counted at the first. */
+/** The servers of a contender. Commands are counted at the first server. */
 type Servers = readonly [RedisServer, ...RedisServer[]];
 
 // One round.
@@ -233,7 +233,7 @@ type Servers = readonly [RedisServer, ...RedisServer[]];
 interface Round {
   readonly figures: Figures;
   readonly calls: Calls;
-  /** What the calls are to be divided by. */
+  /** The number by which the count of calls is divided. */
   readonly times: number;
 }
 
@@ -384,7 +384,7 @@ async function rehearse(row: Row, setting: Setting, servers: Servers, plan: Plan
 /** A thousand pollers would send more than MONITOR needs to show. */
 function smaller(job: Job): Job {
   if (job.kind === 'cached') return { ...job, callers: 10 };
-  // Of a semaphore, so many that its queue is long: then its scripts call more commands.
+  // A semaphore gets enough waiters for a long queue, because its scripts call more commands then.
   return job.kind === 'burst' ? { ...job, waiters: Math.min(job.waiters, job.most === undefined ? 10 : 40) } : job;
 }
 

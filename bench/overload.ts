@@ -47,7 +47,7 @@ export async function keys(
   return { servedMs, failures: rejected + lost + unreleased, lagMs: delay.max / 1e6 };
 }
 
-/** Keys of their own, all in one tick, each confirmed by so many of two replicas. */
+/** Locks of different keys, all in one tick, each confirmed by `minReplicas` of two replicas. */
 export async function replicated(
   { locks, minReplicas }: { locks: number; minReplicas: number },
   { nodes: [master, ...replicas], lib }: Ground,
@@ -66,7 +66,7 @@ export async function replicated(
   return { servedMs, failures };
 }
 
-/** Does it so many times at once. @returns How many rejected. */
+/** Starts `work` `times` times at once. @returns The number of calls that rejected. */
 async function countRejected(times: number, work: (n: number) => Promise<unknown>): Promise<number> {
   const all = await Promise.allSettled(Array.from({ length: times }, (_, n) => work(n)));
   const rejected = all.filter((each) => each.status === 'rejected');

@@ -52,7 +52,7 @@ function goalRows({ title, goals }: Scenario, measured: MeasuredScenario): strin
   });
 }
 
-/** What others made the machine do: two cores that do nothing else have a load of three at most while they measure. */
+/** The load average of the machine, which shows other work on it: two idle cores have a load of three at most while they measure. */
 const loadOf = ({ load }: MeasuredScenario): string =>
   load === undefined ? '' : `, with a load average of ${load.toFixed(1)} when it began`;
 
@@ -120,7 +120,7 @@ function speed(seen: Seen, id: string, floor: string): string {
   return number(seen.of(id, 'perSecond') / seen.of(floor, 'perSecond'));
 }
 
-/** What was chosen for it, where there was a choice. */
+/** The setting that was chosen for the contender, if it had more than one. */
 function settingOf({ contender, setting: { client, retryMs } }: MeasuredRow): string {
   if ([false, true].every((contended) => contenders[contender]!.settings(contended).length === 1)) return '';
   const words = [...(client === 'none' ? [] : [client]), ...(retryMs === undefined ? [] : [`every ${retryMs} ms`])];

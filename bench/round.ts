@@ -49,7 +49,7 @@ type Admin = RedisClientType;
 export interface RoundSpec {
   /** Where commands are counted. */
   readonly url: string;
-  /** What the contender is given. */
+  /** The servers that the contender uses. */
   readonly urls: readonly string[];
   readonly contender: string;
   readonly setting: Setting;
@@ -61,7 +61,7 @@ export interface RoundSpec {
   readonly warmUpMs: number;
 }
 
-/** What the server counted, by name of the command. */
+/** Calls that the server counted, by name of the command. */
 export type Calls = Readonly<Record<string, number>>;
 
 export interface Window {
@@ -69,17 +69,18 @@ export interface Window {
   readonly to: number;
 }
 
-/** Of pairs and bursts. */
+/** Figures of a round of pairs or bursts. */
 export interface CountSeen {
   readonly elapsedMs: number;
   readonly acquisitions: number;
   readonly cpuMs: number;
   readonly calls: Calls;
   readonly violations: number;
-  /** Of this process, in the collector. */
+  /** Time that this process spent in the garbage collector. */
   readonly gcMs: number;
-  /** Of the server's processor; and all that it executed, what scripts call included. */
+  /** CPU time of the server. */
   readonly serverMs: number;
+  /** All commands that the server executed, those that scripts call included. */
   readonly executed: number;
 }
 
@@ -279,7 +280,7 @@ async function counted(
   };
 }
 
-/** What the server has done so far. */
+/** The server's CPU time and commands so far. */
 async function work(admin: Admin): Promise<{ cpuMs: number; executed: number }> {
   const info = await admin.info('all');
   const field = (name: string): number => Number(new RegExp(`${name}:([\\d.]+)`).exec(info)![1]);
@@ -424,7 +425,7 @@ async function calls(admin: Admin): Promise<Calls> {
   return Object.fromEntries([...lines].map(([, name, count]) => [name!, Number(count)]));
 }
 
-/** What was called in between, without the reading itself. */
+/** The calls between two readings, without those of the reading itself. */
 function difference(before: Calls, after: Calls): Calls {
   const calls = Object.entries(after).map(([name, total]) => [name, total - (before[name] ?? 0)] as const);
   return Object.fromEntries(calls.filter(([name, count]) => count !== 0 && name !== 'info'));

@@ -1,4 +1,4 @@
-// What is measured, and what must be reached. Goals are computed from the figures of one run; peers are shown at their best.
+// The scenarios, and the goals that must be reached. Goals are computed from the figures of one run; peers are shown at their best.
 import { contenders, permits } from './contenders';
 import { type FleetLock, fleetProcesses } from './fleet';
 import type { Figures, MeasuredRow, Metric, Row } from './measure';
@@ -10,22 +10,22 @@ import type { Trial } from './trials';
 export interface Scenario {
   readonly name: string;
   readonly title: string;
-  /** What happens, in a sentence or two. */
+  /** The scenario, in a sentence or two. */
   readonly text: string;
   readonly rows: readonly Row[];
   /** The first one is drawn, with its spread. */
   readonly columns: readonly Metric[];
   /** More of the first columns are drawn; default 1. */
   readonly drawn?: number;
-  /** What the ratios of the first column are to; default: nothing. */
+  /** The row that the ratios of the first column refer to; default: none. */
   readonly floor?: (row: MeasuredRow) => string;
   /** Fewer rounds, longer by this. */
   readonly heavy?: number;
-  /** At most so many rounds: of what hardly differs from round to round. */
+  /** The largest number of rounds, for figures that hardly differ from round to round. */
   readonly rounds?: number;
   /** Measured on the Node that runs the bench as well as on Node 24: what the client's own code costs depends on it. */
   readonly onEachNode?: boolean;
-  /** Where a round must have gone on for so long before it counts. */
+  /** The time that a round must have gone on before it counts. */
   readonly warmUpMs?: number;
   goals(seen: Seen): readonly Goal[];
 }

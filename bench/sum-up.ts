@@ -7,7 +7,7 @@ export interface SteadySum {
   readonly elapsedMs: number;
   /** Jain's index of the acquisitions of each waiter: 1 when all had as many, 1 / waiters when one had them all. */
   readonly jain: number;
-  /** Of those whose wait ended within the window, or had not ended by then. */
+  /** The longest wait, among those that ended within the window and those that had not ended by then. */
   readonly longestMs: number;
   /** The same of writers where others read; null where there are none. */
   readonly writerMs: number | null;

@@ -45,7 +45,7 @@ export type Trial =
 /** Its figures, and how often somebody else held the lock too. */
 export type TrialSeen = Figures & { readonly violations?: number };
 
-/** What a trial has to work with. */
+/** The servers and helpers that a trial works with. */
 export interface Ground {
   readonly url: string;
   /** As many contenders as are wanted, each on a connection of its own; this row's, or the one that is named. */
@@ -60,7 +60,7 @@ export interface Ground {
 
 const chunk = 500;
 
-/** The work for each of so many, some at a time. */
+/** Does `work` for each index below `count`, some at a time. */
 async function each<T>(count: number, work: (index: number) => Promise<T>): Promise<T[]> {
   const done: T[] = [];
   for (let from = 0; from < count; from += chunk) {

@@ -1,7 +1,7 @@
 // The bench's own machinery, once and tiny: what it counts is exact and what it writes has its form. No speed is asserted.
 import { expect } from 'chai';
 import { contenders } from '../bench/contenders';
-import { type FleetSeen, fallingFences, mostAtOnce, sumUpFleet } from '../bench/fleet';
+import { type FleetSeen, fallingFences, maxAtOnce, sumUpFleet } from '../bench/fleet';
 import { type MeasuredRow, measure, metrics, type Row } from '../bench/measure';
 import { plot } from '../bench/plots';
 import { reached, report } from '../bench/report';
@@ -118,8 +118,8 @@ describe('bench', () => {
     // Readers may share a fence with each other, and not with a writer.
     expect(fallingFences([turn(0, 1, 5), turn(2, 9, 6, true), turn(3, 8, 6, true), turn(9, 10, 7)])).to.equal(0);
     expect(fallingFences([turn(0, 1, 5), turn(2, 9, 5, true)])).to.equal(1);
-    expect(mostAtOnce([turn(0, 2, 1), turn(1, 4, 2), turn(3, 5, 3)])).to.equal(2);
-    expect(mostAtOnce([turn(0, 9, 1), turn(1, 4, 2), turn(3, 5, 3)])).to.equal(3);
+    expect(maxAtOnce([turn(0, 2, 1), turn(1, 4, 2), turn(3, 5, 3)])).to.equal(2);
+    expect(maxAtOnce([turn(0, 9, 1), turn(1, 4, 2), turn(3, 5, 3)])).to.equal(3);
     const ofServer = { cpuMs: 50, executed: 9, scripts: 4, scriptMicros: 200 };
     const seen = (turns: FleetSeen['loops'][number]['turns'], disturbed = 0): FleetSeen[] => [
       { server: { window: { from: 0, to: 100 }, figures: ofServer, pingMs: 1 }, loops: [], ...nothing },

@@ -21,7 +21,7 @@ export interface Happening {
   readonly atMs: number;
   /** The worker's; 0 before its grant. */
   readonly fence: number;
-  /** What stood in the account then. */
+  /** The balance of the account at that time. */
   readonly balance: number;
   readonly storedFence: number;
 }

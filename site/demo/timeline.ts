@@ -10,13 +10,14 @@ interface Stretch {
   readonly toMs: number;
 }
 
-/** What begins and what ends with each event. */
+/** The stretch that begins with each event. */
 const begins: Partial<Record<Happening['kind'], Stretch['kind']>> = {
   waits: 'waits',
   granted: 'holds',
   lost: 'lost',
   paused: 'paused',
 };
+/** The events that end a stretch. */
 const ends: Record<Stretch['kind'], readonly Happening['kind'][]> = {
   waits: ['granted'],
   holds: ['lost', 'released'],
