@@ -1,4 +1,4 @@
-// What is done to each library, and what is checked. `holds` says whether the promise in the title was kept; `undefined` where the row
+// The faults that each library meets, and the checks. `holds` says whether the promise in the title was kept; `undefined` where the row
 // is a figure and there is nothing to keep.
 import { close } from '../test/support/fault-proxy';
 import { cont, kill9, stop } from '../test/support/processes';

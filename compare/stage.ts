@@ -5,7 +5,7 @@ import { type FaultProxy, startProxy } from '../test/support/fault-proxy';
 import { kill9, track, waitFor } from '../test/support/processes';
 import { type RedisServer, startRedis } from '../test/support/redis';
 
-/** Of every lock here, in ms. */
+/** The lifetime of every lock here, in ms. */
 export const lifetime = 2000;
 export const now = (): number => Number(process.hrtime.bigint() / 1000n) / 1000;
 
@@ -54,7 +54,7 @@ export class User {
     });
   }
 
-  /** Without `wait`: as the library does it by default. With it: for so many ms at most. */
+  /** Acquires as the library does by default, or with `wait`: for that many ms at most. */
   acquire = (wait?: number) => this.ask('acquire', { wait });
 }
 
@@ -79,7 +79,7 @@ export class Stage {
     return user;
   }
 
-  /** What the key of a lock holds; a lock of ours and theirs is a string. */
+  /** The value at the key of a lock, which is a string for our locks and for those of the peers. */
   value = (user: User): Promise<string | null> => this.server.command('GET', user.redisKey);
   end = (user: User): Promise<number> => this.server.command('PTTL', user.redisKey);
 
@@ -103,6 +103,6 @@ export class Stage {
 
 export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Resolves with the answer, or with undefined after so many ms. */
+/** Resolves with the answer, or with undefined after `ms`. */
 export const within = <T>(promise: Promise<T>, ms: number): Promise<T | undefined> =>
   Promise.race([promise, sleep(ms).then(() => undefined)]);

@@ -1,4 +1,4 @@
-// What the records of a phase prove. Nothing is estimated: every write carries the version of the account it had read
+// The proof that the records of a phase give. Nothing is estimated: every write carries the version of the account it had read
 // and the version it made, and every transfer how many had been written when it read, and its own place among them.
 
 /** Says what happened to the money, to the updates and to the fences. */

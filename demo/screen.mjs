@@ -1,4 +1,4 @@
-// What the terminal shows: a line that moves, and a table at the end. Colours and moving only where a person looks
+// The output on the terminal: a line that moves, and a table at the end. Colours and moving only where a person looks
 // on (a TTY, and no NO_COLOR); elsewhere the same words as plain lines.
 
 import readline from 'node:readline';

@@ -29,7 +29,7 @@ export async function connect(url) {
   return client;
 }
 
-/** What a process of the demo works with: the vault, what goes into the option `redis`, and how to let go of it. */
+/** Opens all that a process of the demo works with: the vault, the value of the option `redis`, and a function that closes both. */
 export async function enter(setup) {
   if (setup.url === undefined) {
     const redis = sharedMemoryStore('locks');
@@ -42,7 +42,7 @@ export async function enter(setup) {
 
 /**
  * Resolves the server's `url` (without one: the `folder` to share), whether it is our `own`, and a line that says which it is.
- * What has to be ended is pushed to `closing` before it is started, so that an interrupt at any moment finds it there.
+ * The server is pushed to `closing` before it is started, so that an interrupt at any moment finds it there.
  */
 export async function findServer(closing) {
   return process.env.REDIS_URL ? givenServer(process.env.REDIS_URL) : ownServer(closing);

@@ -2,8 +2,8 @@
 //
 //   npx tsx examples/cron.ts          with the Redis at REDIS_URL, or at 127.0.0.1:6379, or none
 //
-// The process that gets the key of this minute runs the job, and keeps the key: it ends by itself once no clock of the fleet can be in
-// that minute any more. No process waits, and one that comes late finds it taken.
+// The process that gets the key of this minute runs the job, and keeps the key. The key expires once no clock of the fleet can still be
+// in that minute. No process waits, and one that comes late finds the key taken.
 import { setTimeout as sleep } from 'node:timers/promises';
 import redisExpLock from '../src/index'; // in your program: from 'redis-exp-lock'
 import { enter } from './place';

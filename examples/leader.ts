@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import redisExpLock from '../src/index'; // in your program: from 'redis-exp-lock'
 import { enter } from './place';
 
-/** What the leaders read, and what they have in common: in your program, a database that compares the fence as it writes. */
+/** The changes that leaders read, and the storage that they share: in your program, a database that compares the fence as it writes. */
 const changes = Array.from({ length: 20 }, (_, n) => `change ${n}`);
 const stored = { at: 0, fence: 0, read: [] as string[] };
 

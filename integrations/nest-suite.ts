@@ -17,7 +17,7 @@ export function describeNest(major: number, load: NodeJS.Require): void {
     let redis: Redis;
     const apps: any[] = [];
 
-    /** What happened, in its order. */
+    /** The events of a test, in order. */
     let log: string[];
     let inside = 0;
     let most = 0;

@@ -37,7 +37,7 @@ function installHere() {
   fs.writeFileSync(installed, lock);
 }
 
-/** What users install, in each folder that has packages of its own: so that the library finds the peers of that folder. */
+/** Unpacks the tarball, as users install it, into each folder that has packages of its own, so that the library finds the peers there. */
 function unpack() {
   const made = fs.mkdtempSync(path.join(__dirname, 'node_modules/.packed-'));
   npm(['pack', '--ignore-scripts=false', '--pack-destination', made], root);

@@ -22,7 +22,7 @@ const types: Record<string, string> = {
 const widths = [360, 1280];
 const schemes = ['light', 'dark'] as const;
 
-/** What a page shows of itself. */
+/** The parts of a page that are checked. */
 interface Seen {
   readonly ids: ReadonlySet<string>;
   readonly links: readonly URL[];
@@ -35,7 +35,7 @@ describe('the site', function () {
   let origin: string;
   let browser: Browser;
   let page: Page;
-  /** What the pages complained about, and requests to other hosts. */
+  /** Errors in the console of the pages, and requests to other hosts. */
   const complaints: string[] = [];
 
   before(async function () {

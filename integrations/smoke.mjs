@@ -1,4 +1,4 @@
-// What a program of any runtime does with the packed library. `node smoke.mjs memory`, or a place and its address:
+// A program for any runtime that uses the packed library. `node smoke.mjs memory`, or a place and its address:
 // `redis redis://…`, `ioredis redis://…`, `bun redis://…`, `shared name`. Prints what it has tried; an error ends it.
 import { createRequire } from 'node:module';
 import redisExpLock, {

@@ -16,7 +16,7 @@
 #define LIFETIME 3      /* ticks */
 #define PROVISIONAL 2   /* time to live of a grant by hand-off until it is confirmed */
 #define NOT_AFTER 1     /* an older request changes nothing */
-#define SILENCE 2       /* a queue entry that was not written anew for so long expires */
+#define SILENCE 2       /* the time after which a queue entry expires that was not written anew */
 #ifndef ROUNDS
 #define ROUNDS 2        /* of the first process */
 #endif
@@ -30,7 +30,7 @@
 #define CRASHES 1
 #endif
 #ifndef FENCES
-#define FENCES 0        /* after so many grants the server stops; 0: fences are left out, and grants have no bound */
+#define FENCES 0        /* the number of grants after which the server stops; 0: fences are left out, and grants have no bound */
 #endif
 
 #define FREE 4          /* no token: those are 0 to 3 */
@@ -46,7 +46,7 @@ byte queue[4] = FREE;
 byte nonce[4] = NOBODY;
 byte silence[4];        /* ticks until the entry expires */
 
-/* What is on its way. A slot is a request, and then its reply; its number is its nonce. */
+/* Requests and replies on their way. A slot is a request, and then its reply; its number is its nonce. */
 mtype = { none, sent, late, busy, granted, answered };
 mtype slot[8] = none;
 byte age[8];            /* ticks since it was sent */
@@ -308,7 +308,7 @@ inline crash(p) {
   state[p] = dead
 }
 
-/* What could change nothing any more counts as arrived: fewer states, the same behaviour. (Without the comparison, every release
+/* A message that can no longer change anything counts as arrived: fewer states, the same behaviour. (Without the comparison, every release
  * changes something.) */
 #define isSpent(t) (key != t && nonce[t] == NOBODY && !isOpen(2 * t) && !isOpen(2 * t + 1) && !(key == FREE && queue[0] != FREE) && !isWanted(t) && !isHeld(t))
 

@@ -8,7 +8,7 @@ const { closeSync, existsSync, openSync, readdirSync, readFileSync, rmSync, writ
 const { join } = require('node:path');
 const { root } = require('./sandbox.cjs');
 
-/** What decides which caller holds a lock, for how long, and which is next. */
+/** The files that decide which caller holds a lock, for how long, and which is next. */
 exports.files = [
   'src/hold/validity.ts',
   'src/store/embedded/machine/mutex-queue.ts',
@@ -50,7 +50,7 @@ const all = [
   simulation,
 ];
 
-/** What the first pass has of it: the lock itself. What is made of locks is left to the second pass. */
+/** The tests of the first pass: those of the lock itself. Tests of what is made of locks run in the second pass. */
 const core =
   /contract\/(acquire|callback|close|extend|lock|queue-order|release|run|rw-lock|self-wait|semaphore|waiting)\.|validity|test\/(renewal|attempts|held-lock|lease|queue|acquire(-shared)?)\.|mutex-(queue|machine)|simulation/;
 
@@ -64,7 +64,7 @@ const env = (pass) => ({
   MUTATION_TEST_MS: String(maxMs[pass]),
 });
 
-/** Of a process of its own, which runs without mutants. */
+/** The title of a test that starts a process of its own, which runs without mutants. */
 const ofProcesses = /the process ends by itself/;
 
 /**
@@ -87,7 +87,7 @@ exports.baseline = (folder) => {
     const name = all.find((each) => file.endsWith(each));
     files.set(name, files.get(name) + ms);
   }
-  // What waits for no real time goes first.
+  // Tests that do not wait for real time go first.
   const weight = ([file, ms]) => (contract.includes(file) ? 1e6 : 0) + ms;
   const quickest = [...files].sort((one, other) => weight(one) - weight(other)).map(([file]) => file);
   const titles = (some) => some.map(({ title }) => title);
@@ -121,7 +121,7 @@ const config = (mutate, tests, grep, isFresh) => ({
   allowConsoleColors: false,
 });
 
-/** What became of each mutant, or why nothing did. */
+/** Runs Stryker. @returns The outcome of each mutant, or why there is none. */
 function runStryker(folder, pass, settings) {
   writeFileSync(join(folder, 'stryker.json'), JSON.stringify(settings));
   const report = join(folder, 'mutation.json');
@@ -167,7 +167,7 @@ function firstPass(folder, file, { quickest, leftOut, slow }, isFresh) {
   return runStryker(folder, 'quick', config([file], quick, without([...leftOut, ...slow]), isFresh));
 }
 
-/** What has survived meets all tests. */
+/** Runs all tests against the mutants that survived the first pass. */
 function secondPass(folder, file, { quickest, leftOut }, first, isFresh) {
   const ranges = [...new Set(first.filter(isAlive).map((each) => rangeOf(file, each)))];
   if (ranges.length === 0) return first;

@@ -22,7 +22,7 @@ function findBinary() {
   return resolve(given);
 }
 
-/** What redis-memory-server needs of its configProvider: a server to use, or leave to do without one until `pretest`. */
+/** The configuration for redis-memory-server: a server to use, or the permission to do without one until `pretest`. */
 function memoryServerConfig() {
   const systemBinary = process.env.REDISMS_SYSTEM_BINARY || findBinary();
   return systemBinary ? { systemBinary } : { disablePostinstall: '1', downloadDir: CACHE };

@@ -12,7 +12,7 @@ const model = join(root, 'model', 'mutex.pml');
 const small = ['ROUNDS_OF_SECOND=1'];
 const lively = [...small, 'LIVENESS'];
 
-/** What is checked: with which definitions, for which property of `ltl` (none: the assertions), and what must come out. */
+/** The checks: with which definitions, for which property of `ltl` (none: the assertions), and with which result. */
 const runs = [
   { name: 'no two valid holders', bounds: '2 + 1 rounds, 2 faults, 1 crash', define: [...small, 'LATE', 'FAULTS=2'] },
   { name: 'no two valid holders, more rounds', bounds: '2 + 2 rounds, no fault', define: ['FAULTS=0', 'CRASHES=0'] },

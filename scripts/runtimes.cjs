@@ -10,7 +10,7 @@ const path = require('node:path');
 
 const { platform, arch } = process;
 const folder = path.join(__dirname, '..', 'test', 'runtimes');
-/** Of one that was installed alone; installing all of them takes it away. */
+/** A mark that only one runtime was installed; installing all of them takes the mark away. */
 const ofOne = path.join(folder, 'node_modules', '.one');
 const integrations = path.join(__dirname, '..', 'integrations');
 

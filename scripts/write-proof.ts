@@ -9,7 +9,7 @@ const count = (n: number, one: string, many = `${one}s`): string => `${thousands
 const table = (head: readonly string[], rows: readonly (readonly unknown[])[]): string =>
   [head, head.map(() => '---'), ...rows].map((row) => `| ${row.join(' | ')} |`).join('\n');
 
-/** What a proof has written; undefined where it was never run to its end. */
+/** The figures that a proof has written; undefined if the proof was never run to its end. */
 function read(name: string): any {
   const file = join(root, 'proof', `${name}.json`);
   return existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : undefined;
@@ -56,7 +56,7 @@ ${table(['store', 'rounds', 'operations', 'grants', 'faults', 'excused'], rows)}
 Excused: what docs/safety.md does not promise, such as a second grant after a failover; each is counted, and has its fault.`;
 }
 
-/** Of a count, or of counts by kind. */
+/** Sums counts by kind; a single count is its own total. */
 function total(counts: number | Record<string, number> = 0): number {
   return typeof counts === 'number' ? counts : Object.values(counts).reduce((sum, one) => sum + one, 0);
 }
@@ -77,7 +77,7 @@ test that names the hazard must fail, while all of them pass on the unbroken cop
 test/protections/, and what each test said is in proof/protections.json.${rows.length === 0 ? '' : `\n\n${table(['hazard', 'why nothing is taken out'], rows)}`}`;
 }
 
-/** What Spin calls a counterexample, in words. */
+/** The counterexamples of Spin, in words. */
 const counterexamples: readonly (readonly [RegExp, string])[] = [
   [/validity/, 'two valid holders'],
   [/gone/, 'a token that was released for good is granted the lock'],

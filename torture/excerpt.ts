@@ -3,9 +3,9 @@ import type { Written } from './history';
 import type { Violation } from './models';
 
 const maxLines = 40;
-/** Faults that began so long before may have to do with it. */
+/** The time before a violation in which a fault may have to do with it. */
 const beforeMs = 300;
-/** They may report so much later that they still held it. */
+/** The time after a violation in which a process may report that it still held the lock. */
 const afterMs = 600;
 
 export function excerpt(events: readonly Written[], { ids, fromMs, toMs }: Violation): string {

@@ -1,5 +1,5 @@
 /**
- * What happened in one round, as the processes wrote it down themselves, and which locks they held, and when.
+ * The history of one round, as the processes wrote it down themselves: their operations, and which locks they held when.
  *
  * A process writes each event before it goes on, so that kill -9 loses none. Times are ms of the monotonic clock, which all
  * processes of a host share. A grant counts only for as long as it was certainly valid: from the moment after it was granted
@@ -42,13 +42,13 @@ export type Event =
   | { e: 'done'; t: number; id: string; outcome: string }
   /** The clock of this process is about to be set: none of its locks counts as valid until it is checked again. */
   | { e: 'clock'; t: number; ms: number }
-  /** The event loop was blocked for so long until `t`. */
+  /** The event loop was blocked for that time until `t`. */
   | { e: 'stall'; t: number; ms: number }
   /** A job of a slot began, or was said to be done. */
   | { e: 'slot'; t: number; id: string; mode: string; slot: number; done: boolean }
   /** A value was loaded, or was handed to a caller. */
   | { e: 'value'; t: number; id: string; value: string; loaded: boolean }
-  /** What was done to them. */
+  /** A fault that hit the process. */
   | { e: 'fault'; t: number; what: string };
 
 /** An event, and the process that wrote it. */

@@ -1,5 +1,5 @@
 /**
- * What callers do with locks: every kind of lock, every way to wait, every way to end. Each job writes down the answers
+ * The work of callers with locks: every kind of lock, every way to wait, every way to end. Each job writes down the answers
  * that it gets, when it gets them, and never a conclusion of its own.
  */
 import { setTimeout as sleep } from 'node:timers/promises';

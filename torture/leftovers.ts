@@ -1,4 +1,4 @@
-/** What may be left at a place when all processes have ended: nothing of those that ended in order; of the others what ends by itself. */
+/** The keys that may be left at a place when all processes have ended: none of those that ended in order; of the others only keys that expire. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RedisServer } from '../test/support/redis';
 import type { Place } from './places';
@@ -11,7 +11,7 @@ const longestMs: readonly [RegExp, number][] = [
   [/:queue\.?$/, 10_000],
   [/:limit\.?$/, 3_700_000],
   [/:slot\.?$/, 1000],
-  // Of a leader that was killed, or lost its lock: it names a token that nobody holds, so it says nothing to anybody.
+  // The value of a leader that was killed or lost its lock names a token that nobody holds, so it says nothing to anybody.
   [/^\{leader\}:value$/, maxLifetimeMs + 3_600_000],
   [/:value\.?$/, 1000],
   [/^/, maxLifetimeMs],
@@ -19,7 +19,7 @@ const longestMs: readonly [RegExp, number][] = [
 
 export async function leftovers(place: Place, members: readonly Member[]): Promise<string[]> {
   const servers = await place.masters();
-  // What was forgotten, or lost to a step of the clock, is nobody's to release: it ends with its lifetime.
+  // Locks that were forgotten, or lost to a step of the clock, are released by nobody: they end with their lifetime.
   if (servers.length > 0) await sleep(maxLifetimeMs + 100);
   const finished = members.filter(({ end }) => end === 'finished').map(({ name }) => name);
   const all = await Promise.all(servers.map((server) => leftAt(server, finished)));
@@ -33,7 +33,7 @@ async function leftAt(server: RedisServer, finished: readonly string[]): Promise
     const ms = await server.command<number>('PTTL', name);
     const [, most] = longestMs.find(([ending]) => ending.test(name))!;
     if (ms === -1 || ms > most) left.push(`${name} ends ${ms === -1 ? 'never' : `in ${ms} ms`}`);
-    // What a change in place has left there is read by no other holder.
+    // No other holder reads what a change in place has left there.
     const text = name.includes(':limit') ? [] : await contentOf(server, name);
     const whose = finished.filter((each) => text.some((member) => member.includes(`${each}_`)));
     if (whose.length > 0)

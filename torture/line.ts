@@ -51,7 +51,7 @@ export function lossyLine(proxy: FaultProxy): LossyLine {
   };
 }
 
-/** Nothing is heard any more, in one direction; some time later the connection is gone. */
+/** Lets one direction fall silent; some time later the connection is gone. */
 function fallSilent(stage: 'request' | 'reply'): Action {
   return {
     async [stage](link: Link): Promise<void> {

@@ -11,7 +11,7 @@ export interface Violation {
   readonly message: string;
   /** The operations that it is about. */
   readonly ids: readonly string[];
-  /** What is to be shown of the history. */
+  /** The stretch of the history to show. */
   readonly fromMs: number;
   readonly toMs: number;
 }
@@ -134,7 +134,7 @@ export function settles(operations: readonly Operation[], world: World): Violati
   return violations;
 }
 
-/** What a model must know of the processes. */
+/** The facts that a model must know of the processes. */
 export interface World {
   /** Answers that are allowed. */
   readonly outcomes: RegExp;
@@ -148,7 +148,7 @@ export interface World {
   pausedMs(fromMs: number, toMs: number, p?: string): number;
 }
 
-/** Once nothing goes wrong any more, a lock that callers are queued for is not idle. @returns also the longest such time. */
+/** Checks that, once the faults have ended, no lock is idle that callers are queued for. @returns also the longest such time. */
 export function idle(
   { holds, operations }: Account,
   window: { readonly fromMs: number; readonly toMs: number },

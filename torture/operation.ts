@@ -49,7 +49,7 @@ export class Operation {
     return nowMs();
   }
 
-  /** Until when the lease is valid at least; 0: it is not. */
+  /** The earliest time at which the lease may cease to be valid; 0 if it is not valid now. */
   until(lease: redisExpLock.Lease): number {
     const beforeMs = nowMs();
     const leftMs = lease.remaining();

@@ -21,7 +21,7 @@ export interface Order {
 }
 
 export type Message =
-  /** Sets its wall clock off by so much. */
+  /** Sets the wall clock of the process off by that much. */
   | { readonly clockMs: number }
   /** The event loop is blocked. */
   | { readonly blockMs: number }

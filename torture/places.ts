@@ -31,7 +31,7 @@ export interface Place {
   readonly faults: readonly Fault[];
   /** After which exclusion is not promised for what was granted before. */
   readonly failovers: readonly Failover[];
-  /** What goes wrong all the time, until `heal`. */
+  /** Begins the faults that go on until `heal`. */
   disturb(random: () => number): void;
   heal(): void;
   /** The servers that have keys now. */
@@ -126,7 +126,7 @@ async function sentinel(): Promise<Place> {
   };
 }
 
-/** What was granted before a failover may be heard of so much later. */
+/** The time after a failover in which a grant from before the failover may still arrive. */
 const slackMs = 1000;
 
 async function cluster(): Promise<Place> {

@@ -1,5 +1,5 @@
 /**
- * One round at one place: processes take locks of every kind while things go wrong, then nothing goes wrong any more, then they
+ * One round at one place: processes take locks of every kind while things go wrong, then without faults, then they
  * end in order; and their diaries are checked with the models.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -32,7 +32,7 @@ export interface RoundOptions {
 export interface RoundReport {
   readonly events: readonly Written[];
   readonly violations: readonly Violation[];
-  /** What a failover explains. */
+  /** Breaches that a failover explains. */
   readonly excused: number;
   readonly grants: Readonly<Record<string, number>>;
   readonly faults: Readonly<Record<string, number>>;
@@ -79,7 +79,7 @@ export async function round(options: RoundOptions): Promise<RoundReport> {
   }
 }
 
-/** The machine itself stood still for so long that a server was taken for dead: no failover of ours, so nothing is promised. */
+/** True if the machine itself stood still until a server was taken for dead: no failover of ours, so nothing is promised. */
 async function expectNoOtherFailover({ masters, failovers }: Place, before: readonly RedisServer[]): Promise<void> {
   const after = await masters();
   const replaced = before.filter((server) => !after.includes(server)).length;
@@ -107,7 +107,7 @@ async function goWrong(place: Place, team: Team, diary: Diary, random: () => num
   return counts;
 }
 
-/** What happens to the processes. */
+/** The faults that the processes meet. */
 function faultsOf(team: Team, between: (from: number, to: number) => number): Fault[] {
   const any = (): Member => team.alive[Math.floor(between(0, team.alive.length))]!;
   const clock = async (): Promise<void> => {

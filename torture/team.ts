@@ -53,7 +53,7 @@ export class Team {
     await this.#startOne();
   }
 
-  /** It is stopped for so long. */
+  /** The time for which the process is stopped. */
   async stop(member: Member, ms: number): Promise<void> {
     const stopped = { fromMs: nowMs(), toMs: Number.POSITIVE_INFINITY };
     member.stops.push(stopped);

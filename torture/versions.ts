@@ -1,4 +1,4 @@
-/** What a proof was run with. */
+/** The versions that a proof was run with. */
 import { execFileSync } from 'node:child_process';
 import { cpus } from 'node:os';
 import { serverBinary } from '../test/support/redis';

@@ -97,7 +97,7 @@ export interface Vector {
   readonly messages: readonly (readonly [channel: string, text: string])[];
 }
 
-/** What a call did, with the absolute values that were read. */
+/** The outcome of a call, with the absolute values that were read. */
 export interface Outcome {
   readonly reply: unknown;
   readonly after: State;

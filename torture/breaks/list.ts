@@ -7,7 +7,7 @@ export interface Break {
   readonly change: Alteration;
   /** The store to torture, or the simulated world to run. */
   readonly caughtAt: { readonly store: string } | { readonly world: string };
-  /** What is said when it is caught for the right reason. */
+  /** The message that proves that the break was caught for the right reason. */
   readonly says: RegExp;
 }
 
