@@ -1,5 +1,5 @@
-// What the library takes from the modules of Node. Node, Bun and Deno have them all, Cloudflare Workers some with a flag, a browser
-// none. Whatever is missing has a stand-in, so that the library loads and locks in every runtime that has the globals of the Web.
+// The parts of Node's modules that the library uses. Node, Bun and Deno have them all, Cloudflare Workers some with a flag, a browser
+// none. Each missing part has a stand-in, so that the library loads and locks in every runtime that has the globals of the Web.
 //
 // Invariant: nothing that `redis-exp-lock/edge` leads to imports a module of Node: a bundler for Workers or for browsers would refuse it.
 import type * as asyncHooks from 'node:async_hooks';

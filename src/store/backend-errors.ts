@@ -38,7 +38,7 @@ const known = new RegExp(`\\b(${[...temporary, ...lasting].join('|')})\\b`);
 const onlySubscribes = /in subscriber mode/;
 
 const missingRight = ' (`npx redis-exp-lock doctor` names the missing rights)';
-/** What servers, services and proxies that run no scripts say of EVAL. */
+/** The answer to EVAL of servers, services and proxies that run no scripts. */
 const refusesEval = /(?=.*\beval\b).*(unknown command|not (support|allow|permit)|disabled)/is;
 const needsScripts = ' (this server does not run scripts, and no lock works without EVAL)';
 

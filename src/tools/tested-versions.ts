@@ -1,6 +1,6 @@
 // The versions of servers, runtimes and clients that the library is tested with. README.md shows this table.
 
-/** What tests a version: `npm test`; `npm run integrations`; or the contract suite on that server or Node, by hand. */
+/** The way in which a version is tested: `npm test`; `npm run integrations`; or the contract suite on that server or Node, by hand. */
 export type TestedBy = 'npm test' | 'npm run integrations' | 'by hand';
 
 interface Support {
