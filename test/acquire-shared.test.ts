@@ -156,7 +156,7 @@ describe('an acquisition where several may hold the key', () => {
       expect(here.store.abandoned.map(({ request }) => request.ticket)).to.deep.equal([5]);
     });
 
-    it('given up in an attempt it hears of no wake-up any more', async () => {
+    it('given up in an attempt it no longer hears of wake-ups', async () => {
       const aborter = new AbortController();
       await waiting({ ...inQueue(), signal: aborter.signal });
       const id = idOf(last());

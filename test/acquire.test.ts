@@ -151,7 +151,7 @@ describe('an acquisition', () => {
   describe('polls', () => {
     const polling = { maxRetries: 2, retryTimeoutMs: 10, retryRatio: 2 };
 
-    it('so many further attempts, after pauses, with the same token; it says how long it pauses while another follows', async () => {
+    it('at most `retries` further attempts, after pauses, with the same token; it says how long it pauses while another follows', async () => {
       const outcome = start(polling);
       const atMs: number[] = [];
       for (const pauseMs of [10, 20, 40]) {
@@ -188,7 +188,7 @@ describe('an acquisition', () => {
       expect(other.error).to.include({ code: 'ERR_LOCK_ATTEMPTS' });
     });
 
-    it('until its timeout: the last pause is cut, and one last attempt follows, which pauses no more', async () => {
+    it('until its timeout: the last pause is cut, and one last attempt follows, without another pause', async () => {
       const outcome = start({ timeoutMs: 25, maxRetries: forever, retryTimeoutMs: 10 });
       const startMs = performance.now();
       for (const waitMs of [10, 10, 5, 0]) {
@@ -231,7 +231,7 @@ describe('an acquisition', () => {
       expect([outcome.error === second, error === second]).to.deep.equal([true, false]);
     });
 
-    it('H3: a timeout in the midst of an attempt gives that up: it is released until it can execute no more', async () => {
+    it('H3: a timeout in the midst of an attempt gives that up: it is released until it can no longer execute', async () => {
       const outcome = start({ timeoutMs: 40, maxRetries: forever, retryTimeoutMs: 10 });
       await pass(39);
       expect(outcome.error).to.equal(undefined);
@@ -374,7 +374,7 @@ describe('an acquisition', () => {
       expect(await first.held!.release()).to.equal(true);
       await answered();
       expect(second.held, 'handed off by its queue').to.include({ fence: 6, token: first.held!.token });
-      // Of another key: without an attempt of its own.
+      // A caller for another key does not join, but has its own attempt.
       start(inQueue(), {}, 'other');
       expect([last().request.keys, entryOf(last())?.ticket]).to.deep.equal(['other', 0]);
     });
@@ -416,7 +416,7 @@ describe('an acquisition', () => {
         expect([here.asked.length, last().request.pauseMs]).to.deep.equal([3, 10]);
         await busy();
         await pass(10);
-        expect([here.asked.length, here.channels, last().request.pauseMs], 'and opens it no more').to.deep.equal([
+        expect([here.asked.length, here.channels, last().request.pauseMs], 'and does not open it again').to.deep.equal([
           4, 1, 10,
         ]);
       });
@@ -448,7 +448,7 @@ describe('an acquisition', () => {
       expect([here.asked.length, here.openTimers()]).to.deep.equal([1, 0]);
     });
 
-    /** Of a process whose channel is open. */
+    /** Starts an acquisition that is queued, in a process whose channel is open. */
     async function queued(settings: Partial<Settings> = inQueue()): Promise<Outcome> {
       start(inQueue(), {}, 'first');
       await busy();
@@ -487,7 +487,7 @@ describe('an acquisition', () => {
       expect(outcome.error).to.equal(error).and.include({ key: 'k' });
     });
 
-    it('given up while it is, it is granted no more', async () => {
+    it('given up while it is, it is no longer granted', async () => {
       const aborter = new AbortController();
       const outcome = await queued({ ...inQueue(), signal: aborter.signal });
       const { token } = last().request;

@@ -1,4 +1,4 @@
-/** What the lists of protections, breaks and short cuts do to marked code: an alteration that misses would prove nothing. */
+/** The alterations that the lists of protections, breaks and short cuts make to marked code: one that misses would prove nothing. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -175,7 +175,7 @@ describe('the attempts of one caller', () => {
     expect(lost.late?.untilMs).to.equal(untilMs);
   });
 
-  it('H2: abandoned, its token is released until it can execute no more, and never used again', async () => {
+  it('H2: abandoned, its token is released until it can no longer execute, and never used again', async () => {
     store.fates.acquire.push('reply lost');
     const one = attempts();
     one.make(undefined, undefined);

@@ -219,7 +219,7 @@ describe('the demo', () => {
 
 interface Demo {
   readonly pid: number;
-  /** What it said so far, on both channels. */
+  /** The output so far, of both channels. */
   output(): string;
   /** Its exit code. */
   end(): Promise<number | null>;
@@ -260,7 +260,7 @@ function copyDemo(folder: string): void {
   mkdirSync(join(folder, 'node_modules'));
 }
 
-/** What it said, without regard to where its lines were folded. */
+/** The output, with its folded lines joined. */
 function sentences(demo: Demo): string {
   return demo.output().replace(/\s+/g, ' ');
 }

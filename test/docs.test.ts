@@ -46,7 +46,7 @@ function blocksOf(page: Page): Block[] {
   return Array.from(found, ([, language, text]) => ({ language: language!, text: text! }));
 }
 
-/** What the docs leave to their reader. */
+/** The declarations that the docs leave to their reader. */
 const yours = `
 import { createClient } from 'redis';
 const work = async () => {};
@@ -195,7 +195,7 @@ describe('docs', () => {
     console.log('again');
     client.destroy();`;
 
-    /** What became of the process: its exit code and all that it printed. */
+    /** The outcome of the process: its exit code and all that it printed. */
     async function throughRestart(lines: string): Promise<{ code: number | null; output: string }> {
       const server = await startRedis();
       const child = start(program(lines, goOn), `restart-${lines.length}.mjs`, { REDIS_URL: server.url });
@@ -405,7 +405,7 @@ async function checkFencedUpdate(sql: string): Promise<void> {
   await checkBadColumns(update);
 }
 
-/** What the docs say of other columns: NULL refuses every holder, and no fence fits into 4 bytes. */
+/** Checks what the docs say of other columns: NULL refuses every holder, and no fence fits into 4 bytes. */
 async function checkBadColumns(update: string): Promise<void> {
   const { Database } = await initSqlJs();
   const db = new Database();
@@ -451,7 +451,7 @@ function leadsSomewhere(from: Page, file: string, anchor: string | undefined): b
   return anchor === undefined || anchorsOf(readFileSync(join(root, target), 'utf8')).includes(anchor);
 }
 
-/** What `files` of package.json says; images are shown where the repository is. */
+/** True if `files` of package.json names the file; images are shown where the repository is. */
 function isShipped(file: string): boolean {
   const isIn = (each: string) => `${file}/`.startsWith(`${each}/`);
   const { files } = manifest as { files: string[] };

@@ -16,7 +16,7 @@ import { type Bridge, startBridge } from './support/upstash';
 
 const src = join(__dirname, '../src');
 
-/** What the entry leads to, for a browser: esbuild refuses a module of Node. The rest is in test/package. */
+/** The modules that the entry leads to, bundled for a browser: esbuild refuses a module of Node. The rest is in test/package. */
 function bundle(): string {
   const modules = ['with-lock', 'lock', 'rw-lock', 'semaphore', 'election', 'store/embedded/memory', 'core/events'];
   const [file] = buildSync({

@@ -1,4 +1,4 @@
-// What the library asks of the process around it.
+// The demands of the library on the process around it.
 import { expect } from 'chai';
 import { thrown } from './contract/outcomes';
 

@@ -1,4 +1,4 @@
-// What an error carries, whatever became of it: a log line, JSON, a minified bundle, a second copy of this package.
+// The content of an error, wherever it goes: a log line, JSON, a minified bundle, a second copy of this package.
 import { inspect } from 'node:util';
 import { expect } from 'chai';
 import { buildSync } from 'esbuild';

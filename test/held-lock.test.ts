@@ -97,7 +97,7 @@ describe('a held lock', () => {
       await turn();
     } while (performance.now() < untilMs);
   }
-  /** This process stands still for so long: then what is due runs. */
+  /** Lets this process stand still for that time; then what is due runs. */
   async function stall(ms: number): Promise<void> {
     timers.setSystemTime(Date.now() + ms);
     const { now: read } = performance;

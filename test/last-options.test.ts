@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { LastOptions } from '../src/core/last-options';
 import { defaults, settle } from '../src/core/options';
 
-/** What comes of options: the settings, or the error. */
+/** The settings that the options give, or the error. */
 function outcome(work: () => unknown): unknown {
   try {
     return work();

@@ -1,4 +1,4 @@
-// What a caller is given of a held lock: a function that releases it, with all that can be read and done meanwhile. By a clock of the test.
+// The caller's lease of a held lock: a function that releases it, with all that can be read and done meanwhile. By a clock of the test.
 import { format, inspect } from 'node:util';
 import { expect } from 'chai';
 import { stub, useFakeTimers } from 'sinon';

@@ -65,7 +65,7 @@ describe('whatever is given', () => {
   for (const [whose, keyOf] of Object.entries({ library: lockKey, shims: peerKey })) checkKeys(whose, keyOf);
 });
 
-/** Of the keys that the library takes, or the shims. */
+/** Checks the keys that the library takes, or those of the shims. */
 function checkKeys(whose: string, keyOf: typeof lockKey): void {
   it(`${whose}: H12, H57: a key is refused, or shares its cluster slot with companions that are no possible lock keys`, () => {
     const text = fc.oneof(
@@ -102,7 +102,7 @@ function checkKeys(whose: string, keyOf: typeof lockKey): void {
   });
 }
 
-/** What a cluster hashes of a key, by the cluster specification. */
+/** The part of a key that a cluster hashes, by the cluster specification. */
 function hashed(key: string): string {
   const open = key.indexOf('{');
   const close = open < 0 ? -1 : key.indexOf('}', open + 1);

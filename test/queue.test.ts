@@ -18,7 +18,7 @@ import type { AcquireReply, Grant, GrantSource, Holder, Moment, ReleaseReply } f
 
 const commandTimeoutMs = 300;
 const lifetimeMs = 9000;
-/** A grant by message is provisional for so long. */
+/** The time for which a grant by message is provisional. */
 const provisionalMs = 2000;
 
 interface Request {
@@ -37,7 +37,7 @@ class Surroundings implements QueuePort {
   monoMs = 1000;
   wallMs = 1_000_000;
   minPollMs = 0;
-  /** What is random. */
+  /** The random share of a pause. */
   share = 1;
   readonly requests: Request[] = [];
   readonly releases: { held: Holder; answer: ReplyCallbacks<ReleaseReply> }[] = [];
@@ -72,7 +72,7 @@ class Surroundings implements QueuePort {
     if (timer === this.#timer) this.#timer = undefined;
   }
 
-  /** What the timer is set to; undefined: there is none. */
+  /** The delay of the timer; undefined if there is none. */
   get timerMs(): number | undefined {
     return this.#timer?.ms;
   }
@@ -338,7 +338,7 @@ describe('the queue of one process', () => {
       queue.leave(position);
       expect(port.abandoned).to.deep.equal([{ token: 'me1', untilMs: port.monoMs + 700, commandTimeoutMs: 700 }]);
       expect(port.empties).to.equal(1);
-      // What comes next is another entry, which hears nothing of the old one's answer.
+      // The next entry is another one, which hears nothing of the old one's answer.
       const next = joinedBy(new Caller());
       expect([next.position.hasWaited, last().entry.token === entry.token]).to.deep.equal([false, false]);
       port.requests[0]!.answer.resolve({ granted: true, fence: 1, sent: port.requests[0]!.sent });
@@ -453,7 +453,7 @@ describe('the queue of one process', () => {
   });
 
   describe('the holder', () => {
-    /** The first holds the lock; so many others wait. */
+    /** The first caller holds the lock; the given number of others wait. */
     const held = (others: number, granted = 7): Caller[] => {
       const callers = joined(1 + others);
       grant(granted);
@@ -467,7 +467,7 @@ describe('the queue of one process', () => {
       const { token, sent } = first.grant!;
       expect(second.grant).to.deep.equal({ token, fence: 8, sent });
       expect([second.source, third.grant]).to.deep.equal([queue, undefined]);
-      // The one before it has no say in it any more.
+      // The entry before it no longer has a say.
       expect([queue.handOff(first), third.grant]).to.deep.equal([false, undefined]);
       release(first);
       expect(port.releases.map(({ held: of }) => of)).to.deep.equal([first]);
@@ -690,7 +690,7 @@ describe('the queue of one process', () => {
       expect([first.failures, port.abandoned]).to.deep.equal([[], []]);
     });
 
-    it('no pause is shorter than 1 ms; what was refused executes no more', () => {
+    it('no pause is shorter than 1 ms; a refused request no longer executes', () => {
       const caller = new Caller();
       caller.retryTimeoutMs = 0;
       queue.join(caller);

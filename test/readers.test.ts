@@ -53,7 +53,7 @@ class Scene {
 describe('readers that join', () => {
   for (const prefer of ['writer', 'fair', 'reader'] as const) {
     describe(`'${prefer}'`, () => {
-      it('so many at most after the grant, each under the fence of all and a token of its own', () => {
+      it('a limited number after the grant, each under the fence of all and a token of its own', () => {
         const scene = new Scene(prefer);
         scene.waitAndRead();
         for (let n = 0; n < maxJoins; n += 1) {

@@ -217,7 +217,7 @@ describe('the renewal of a held lock', () => {
     expect(isOn(one)).to.equal(false);
   });
 
-  it('a lease that was collected is not renewed any more', async () => {
+  it('a lease that was collected is no longer renewed', async () => {
     const one = renewal({}, {});
     await pass(10);
     globalThis.gc!();

@@ -28,7 +28,7 @@ const maxLines = 400;
 const maxLinesOfClass = 250;
 const maxFiles = 17;
 
-/** What is not yet as it should be: a commit that mends one of these takes it off the list, and none is added. */
+/** The exceptions that are left: a commit that mends one takes it off the list, and none is added. */
 const unfinished = {
   circles: [],
   upward: [],
@@ -44,7 +44,7 @@ const files = readdirSync(src, { recursive: true, encoding: 'utf8' })
 
 const textOf = (file: string): string => readFileSync(join(src, file), 'utf8');
 
-/** What a file imports, types included. */
+/** The files that a file imports, types included. */
 function importsOf(file: string): string[] {
   const text = textOf(file).replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '');
   const statements = text.matchAll(/^(?:import|export)\b(?:[^'";]*?\bfrom\s*)?\s*['"]([^'"]+)['"]/gm);

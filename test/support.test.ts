@@ -394,7 +394,7 @@ describe('support: fault proxy', () => {
     });
   }
 
-  it('rules match by name, by script or by arguments, the nth and so many times', async () => {
+  it('rules match by name, by script or by arguments, the nth time and a limited number of times', async () => {
     const lua = (n: number) => client.eval(`return ${n}`);
     proxy.rule({ match: 'script', nth: 2, times: 2 }, replaceReply(':0\r\n'));
     proxy.rule({ match: (args) => args[1] === 'three' }, replaceReply('+3\r\n'));

@@ -1,4 +1,4 @@
-// What a lease says of its validity, and how extend moves its end. Renewal is in run.test.ts.
+// The validity that a lease reports, and how extend moves its end. Renewal is in run.test.ts.
 import { expect } from 'chai';
 import sinon from 'sinon';
 import redisExpLock from '../../src/index';

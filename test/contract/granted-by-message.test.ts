@@ -18,7 +18,7 @@ describe('H83: queued, granted by a message', () => {
   let held: Lease;
   let connection: Connection;
   let waiting: Promise<Lease>;
-  /** What the waiter's channel was told, and how to listen no longer. */
+  /** The messages that the waiter's channel received, and the function that ends listening. */
   let told: string[];
   let channel: string;
   let deafen: () => Promise<void>;

@@ -1,4 +1,4 @@
-// What a holder has that was handed a lock off, within its process or by another. It depends on no client: one is tried.
+// The lock of a holder that was handed it off, within its process or by another. It depends on no client: one is tried.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { waitFor } from '../support/processes';

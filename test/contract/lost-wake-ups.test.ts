@@ -1,4 +1,4 @@
-// What a queued wait does when its wake-up, its channel or the queue itself is lost. It depends on no client: one is tried.
+// A queued wait whose wake-up, channel or queue is lost. It depends on no client: one is tried.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { companionOf } from '../../src/core/keys';

@@ -7,7 +7,7 @@ import { connect, sharedRedis, uniqueKey } from '../support/redis';
 import { failure } from './outcomes';
 import { describeEach } from './places';
 
-/** No test runs for so long: its slots never end while one runs. */
+/** Longer than any test: no slot ends while a test runs. */
 const longMs = 10 * 365 * 86_400_000;
 const modes = ['at-most-once', 'until-success'] as const;
 

@@ -1,4 +1,4 @@
-// What an operator sees and does: who holds, what waits, all locks, and taking one away. The same on every store.
+// The operator's view and actions: who holds, what waits, all locks, and taking one away. The same on every store.
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';

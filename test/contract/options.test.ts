@@ -106,7 +106,7 @@ const values: Record<
 };
 
 /** Names that other libraries use, and what the message has to say. */
-/** What the message of another library's option says: what to use here, and in which unit. */
+/** The advice in the message about another library's option: what to use here, and in which unit. */
 const elsewhere: Record<string, readonly string[]> = {
   expiry: ['`lifetime`', 'milliseconds'],
   exptime: ['`lifetime`', 'milliseconds'],

@@ -18,7 +18,7 @@ export function failure(promise: Promise<unknown>): Promise<any> {
   );
 }
 
-/** What the function throws. */
+/** The error that `work` throws. */
 export function thrown(work: () => unknown): any {
   try {
     work();
@@ -39,7 +39,7 @@ export async function pending(promise: Promise<unknown>): Promise<boolean> {
   return (await Promise.race([settled, turn(nothing)])) === nothing;
 }
 
-/** What the callback form called back with, once. */
+/** The arguments of the callback, which must be called once. */
 export function called(
   withLock: WithLock,
   key: redisExpLock.Key,
@@ -110,7 +110,7 @@ export function libraryTimers(): () => number {
   return () => open.size;
 }
 
-/** Of the function that called the one that asks. Without a stack as text, which would be looked up in the source maps. */
+/** The file of the function that called the caller of this one. Read without a stack as text, which would be looked up in the source maps. */
 export function fileOfCaller(): string {
   const { prepareStackTrace, stackTraceLimit } = Error;
   try {
@@ -122,7 +122,7 @@ export function fileOfCaller(): string {
   }
 }
 
-/** After each test: no timers are counted any more. */
+/** Ends the counting of timers after each test. */
 export function stopCountingTimers(): void {
   forgetTimers();
 }
@@ -165,7 +165,7 @@ export async function published<T = any>(name: string, work: () => unknown): Pro
   return messages;
 }
 
-/** What reached the process because nobody caught it, while `work` ran; mocha does not hear of it. */
+/** Errors that nobody caught while `work` ran; mocha does not hear of them. */
 export async function uncaught(work: () => unknown): Promise<{ exceptions: unknown[]; rejections: unknown[] }> {
   const exceptions: unknown[] = [];
   const rejections: unknown[] = [];

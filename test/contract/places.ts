@@ -21,18 +21,18 @@ import { quorum } from './quorum-place';
 /** Who seizes a key. */
 export { stranger };
 
-/** What goes into the option `redis`. */
+/** The value of the option `redis`. */
 export type Redis = redisExpLock.RedisLike | readonly redisExpLock.RedisLike[];
 
 export interface Place {
   readonly name: string;
-  /** Whether it is reached over a connection that can be cut: `Connection.proxy` is there. */
+  /** True if the place is reached over a connection that can be cut: `Connection.proxy` is there. */
   readonly faults: boolean;
-  /** Whether another process can be there: if not, `join` gives it a place of its own. */
+  /** True if another process can use the place; if not, `join` gives that process a place of its own. */
   readonly shared: boolean;
-  /** What an error says to users of `Here.unconnected`. */
+  /** The advice of an error to users of `Here.unconnected`. */
   readonly advice: string;
-  /** Whether the client sends by itself again, on its next connection, what had no answer on the last (H4). */
+  /** True if the client itself resends, on its next connection, the commands that had no answer on the last (H4). */
   readonly resends: boolean;
   /** A client that was closed looks like one that connects again. */
   readonly hidesState?: true | undefined;
@@ -71,7 +71,7 @@ export interface Here {
   /** A way in that nobody has connected, or that was closed where nothing is connected. */
   unconnected(): Redis;
 
-  // What the place itself knows, asked past the library.
+  // The state of the place, read past the library.
 
   /** The token that holds the key. */
   holder(key: string): Promise<string | null>;
@@ -152,7 +152,7 @@ const endpoints = [
 const bunPlaces =
   'Bun' in globalThis ? [oneRedis('Bun’s RedisClient', dialBun, { hidesState: true, advice: 'not connected' })] : [];
 
-/** The lines of docs/operations.md, for any key: the whole suite is run with these rights, and no more. */
+/** The lines of docs/operations.md, for any key: the whole suite runs with these rights and no others. */
 const minRights = readFileSync(join(__dirname, '../../docs/operations.md'), 'utf8').match(/^ACL SETUSER lock .*$/gm)!;
 
 /** A user who has a password, and the least rights. */
@@ -308,7 +308,7 @@ const isWhole = process.env.REDIS_EXP_LOCK_CONTRACT === 'whole';
 /** The one place to run at, by name: `npm run mutate` needs memory only. */
 const onlyPlace = process.env.REDIS_EXP_LOCK_PLACE;
 
-/** What a quorum promises as well. The other suites are about lines, or count to the last command and pause. */
+/** The suites that a quorum passes as well. The other suites are about lines, or count to the last command and pause. */
 const ofQuorums = [
   'RWLock',
   'Semaphore',

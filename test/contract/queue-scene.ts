@@ -1,4 +1,4 @@
-// What the tests of the queue share: a key, its callers, and how the lock goes round.
+// The scene of the queue tests: a key, its callers, and how the lock goes round.
 import { expect } from 'chai';
 import { companionOf } from '../../src/core/keys';
 import redisExpLock from '../../src/index';
@@ -50,7 +50,7 @@ export class Scene {
     return this.direct.zCount(companionOf(key, 'queue'), 0, '+inf');
   }
 
-  /** Waits until so many processes are queued. */
+  /** Waits until `processes` processes are queued. */
   async queued(count: number, key = this.key, timeoutMs = 20_000): Promise<void> {
     await waitFor(async () => (await this.queueLength(key)) === count, { what: `${count} queued`, timeoutMs });
   }
@@ -73,7 +73,7 @@ export class Scene {
   }
 }
 
-/** What comes after the confirmation of a subscription is lost, and the connection stays. */
+/** Loses everything that follows the confirmation of a subscription, and keeps the connection. */
 export const loseMessages: Action = {
   async reply(link, reply) {
     await link.toClient(reply);

@@ -9,7 +9,7 @@ import { describeEach, shortLifetime, stranger } from './places';
 
 type Lease = redisExpLock.Lease;
 
-/** What `done(callback)` calls back with. */
+/** The arguments that `done(callback)` calls back with. */
 function answered(lease: Lease): Promise<unknown[]> {
   return new Promise((resolve) => lease((...args) => resolve(args)));
 }

@@ -27,7 +27,7 @@ describeEach('RWLock', (here) => {
   const once = { maxRetries: 0 };
   const busy = (promise: Promise<unknown>) =>
     failure(promise).then((error) => expect(error.code).to.equal('ERR_LOCK_ATTEMPTS'));
-  /** Until its request was answered, and it is queued. */
+  /** Resolves when the request was answered and is queued. */
   async function stands(waiting: Promise<unknown>, waiters = 1): Promise<void> {
     waiting.catch(() => {});
     const look = redisExpLock({ redis: here.redis, lifetime: 10_000 });
@@ -41,7 +41,7 @@ describeEach('RWLock', (here) => {
   const nobodyWaits = (): Promise<unknown> =>
     waitFor(async () => (await redisExpLock({ redis: here.redis, lifetime: 10_000 }).inspect(key)).waiters === 0);
 
-  /** Whether a new reader is held back. On a quorum a waiter is in no queue between two of its rounds: there, whether one ever is, or is not. */
+  /** True if a new reader is held back. A waiter on a quorum is in no queue between two of its rounds: there, true if a reader is ever held back. */
   async function isHeldBack(lock: redisExpLock.RWLock, expected: boolean): Promise<boolean> {
     for (let left = here.place.isQuorum ? 100 : 1; left > 0; left--) {
       const got = await lock.acquireRead(once).catch((error) => error);
@@ -270,7 +270,7 @@ describeEach('RWLock', (here) => {
     });
   });
 
-  describe('H43: a caller that waits no more is in nobody’s way', () => {
+  describe('H43: a caller that no longer waits is in nobody’s way', () => {
     it('a writer that gave up: a reader gets in at once', async () => {
       const reader = await make().acquireRead();
       for (const wait of [{ timeout: 100 }, { maxRetries: 3, retryTimeout: 10 }]) {
@@ -388,7 +388,7 @@ describeEach('RWLock', (here) => {
       const lose = () => {
         clock = sinon.useFakeTimers({ now: Date.now() + 3_600_000, toFake: ['Date'] });
       };
-      /** Until a request can no longer be taken back, and no answer can have come. */
+      /** Resolves when a request can no longer be taken back, and no answer can have come. */
       const tick = () => new Promise<void>((resolve) => process.nextTick(resolve));
       const gone = { timeoutMs: 8_000, what: 'nothing to be left' }; // long before its lifetime of 10 s is over
       const isGone = async (): Promise<boolean> => {

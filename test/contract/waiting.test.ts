@@ -102,7 +102,7 @@ describeEach('waiting', (here) => {
 
     afterEach(() => clock.restore());
 
-    /** Until the wait has heard of its last attempt: it has timers then only if it pauses. */
+    /** Resolves when the wait has heard of its last attempt: it has timers then only if it pauses. */
     async function quiet(): Promise<void> {
       // An attempt leaves at the end of its tick: behind the first question, and before the second.
       for (let twice = 0; twice < 2; twice++) {

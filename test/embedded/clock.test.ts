@@ -4,7 +4,7 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import { type Clocks, HostClock, hostClock, tickMs } from '../../src/store/embedded/shared-memory/clock';
 
-/** What is really so, and what a process sees of it. Reading a clock takes time. */
+/** The real times, and those that a process sees. Reading a clock takes time. */
 class World {
   trueMs: number;
   /** The fine clock begins with the process, and stands still while the host sleeps. */

@@ -1,4 +1,4 @@
-/** Whether this Node has the engine of shared memory; without it, its suites are pending here and say why. */
+/** The check that this Node has the engine of shared memory; without the engine, the suites here are pending and say why. */
 import { missingEngine } from '../../src/store/embedded/shared-memory/sqlite';
 
 const missing = missingEngine();

@@ -111,7 +111,7 @@ describeWithEngine('shared memory under attack', function () {
     return stuck;
   }
 
-  /** What is called, with the ms for which it lets this thread sleep meanwhile. */
+  /** Calls `call`. @returns The ms for which the call lets this thread sleep. */
   async function sleptMs(call: () => Promise<unknown>): Promise<number> {
     const { wait } = Atomics;
     let sleptMs = 0;

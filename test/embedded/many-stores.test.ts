@@ -31,7 +31,7 @@ describe('one factory, several stores', () => {
       const lease = await each;
       const { owner, lifetime = 10_000, fencing = true } = asked[n]!;
       expect(lease.token.startsWith(`${owner}_`)).to.equal(owner !== undefined);
-      // Until a grant by message is confirmed, it is for two seconds.
+      // A grant by message is for two seconds until it is confirmed.
       await waitFor(() => lease.remaining() > lifetime! - 4_000, { what: 'the confirmation' });
       expect(lease.remaining()).to.be.at.most(lifetime!);
       expect(lease.fence > 0).to.equal(fencing);

@@ -1,4 +1,4 @@
-// What the memory store has beyond the contract: a clock to hand in, locks that end on demand, and a table that stays small.
+// The memory store beyond the contract: a clock to hand in, locks that end on demand, and a table that stays small.
 import { inspect } from 'node:util';
 import { expect } from 'chai';
 import sinon from 'sinon';

@@ -229,7 +229,7 @@ describe('the machine of the embedded stores', () => {
       expect([row().token, row().yieldUntilMs], 'at the end of that it is granted').to.deep.equal(['b', 0]);
     });
 
-    it('entries that have expired are skipped, so many at once; a caller that is queued behind more requests again', () => {
+    it('entries that have expired are skipped, a limited number at once; a caller that is queued behind more requests again', () => {
       build({ ...limits, maxExpired: 1 });
       acquire('a', { lifetimeMs: 60_000 });
       queue('b');
@@ -295,7 +295,7 @@ describe('the machine of the embedded stores', () => {
       expect([row().token, row().handOffs]).to.deep.equal(['d', 0]);
     });
 
-    it('the key yields after so many hand-offs, but not where no yield window is asked for, nor after an end of its own', () => {
+    it('the key yields after a limited number of hand-offs, but not where no yield window is asked for, nor after an end of its own', () => {
       for (const [yieldMs, isHeld, token] of [
         [0, true, 'b'],
         [50, false, 'b'],

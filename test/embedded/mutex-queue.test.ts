@@ -61,7 +61,7 @@ describe('the queue of a row', () => {
     expect(row.queue[0]).to.include({ channel: 'c', id: 'i', token: 'a', lifetimeMs: 1000, fences: 1 });
   });
 
-  it('no more than so many expired entries are taken out at once', () => {
+  it('only a limited number of expired entries is taken out at once', () => {
     for (let n = 0; n < 5; n++) put(`t${n}`, 0);
     const two = { ...limits, maxExpired: 2 };
     row.queue = row.queue.map((each) => (each.token === 't4' ? { ...each, deadlineMs: nowMs + 90_000 } : each));
@@ -117,7 +117,7 @@ describe('the queue of a row', () => {
     expect(row.poll).to.equal(undefined);
   });
 
-  it('yields after so many hand-offs, for the longest pause of those that poll and 20 ms, a second at most', () => {
+  it('yields after a limited number of hand-offs, for the longest pause of those that poll and 20 ms, a second at most', () => {
     expect(mustYield(row, limits.handOffs - 1, 50, nowMs, limits)).to.equal(false);
     expect(row.yieldUntilMs).to.equal(0);
     row.handOffs = limits.handOffs;

@@ -12,10 +12,10 @@ const root = resolve(__dirname, '../..');
 const suites = ['test/contract/*.test.ts', 'test/embedded/*.test.ts', 'test/process/*.test.ts'];
 const some = ['acquire, on shared memory', 'RWLock, on shared memory', 'HostLock', 'shared memory under attack'];
 
-/** Whether this process is one that was started here. */
+/** True if this process is one that was started here. */
 export const isInner = process.env.REDIS_EXP_LOCK_INNER !== undefined;
 
-/** What mocha's reporter says of one test; without a duration it was pending. */
+/** The result of one test by mocha's reporter; without a duration the test was pending. */
 interface Outcome {
   readonly fullTitle: string;
   readonly file: string;
@@ -70,7 +70,7 @@ function run(program: string, chosen: readonly string[]): Promise<Outcome[]> {
   return mochaOn(program, args, { REDIS_EXP_LOCK_INNER: '1', KILL_SECONDS: '' });
 }
 
-/** What the mocha of this repository says of each test when another program runs it. With ONCE_MORE, as in .ci/run, a few that failed are run again. */
+/** The results of this repository's mocha under another program. With ONCE_MORE, as in .ci/run, a few failed tests run again. */
 export async function mochaOn(program: string, own: readonly string[], added: NodeJS.ProcessEnv): Promise<Outcome[]> {
   const tests = await reported(program, own, added);
   const failed = tests.filter(hasFailed);

@@ -177,7 +177,7 @@ describeWithEngine('shared memory', () => {
       expect(await lease()).to.equal(true);
     }
     expect(await kept.extend()).to.equal(true);
-    // What they held is free once its lifetime is over.
+    // The locks of a killed process are free once their lifetime is over.
     const keys = Array.from({ length: 100 }, (_, n) => `key ${n} ${'x'.repeat(n)}`);
     for (const key of keys) await (await withLock.promise(key, { timeout: 5000 }))();
     expect(await kept()).to.equal(true);

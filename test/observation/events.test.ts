@@ -1,4 +1,4 @@
-// What the events say of every way in which an acquire can end, and of what is held then.
+// The events of every way in which an acquire can end, and the locks that are held then.
 import { subscribe, tracingChannel, unsubscribe } from 'node:diagnostics_channel';
 import { expect } from 'chai';
 import sinon from 'sinon';

@@ -53,7 +53,7 @@ function seriesOf({ descriptor, dataPoints, isMonotonic }: any): [string, number
   });
 }
 
-/** What a registry of prom-client prints. */
+/** The figures that a registry of prom-client prints. */
 export function parsed(text: string): Figures {
   const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
   return Object.fromEntries(

@@ -1,4 +1,4 @@
-// What we export is what face.d.ts promises: each function here compiles only while it is. Compiled, never run, as
+// Our exports against the promises of face.d.ts: each function here compiles only while they agree. Compiled, never run, as
 // consumers/ is. A part of the face that comes in a later version gets its lines with it.
 import type { promisify } from 'node:util';
 

@@ -12,7 +12,7 @@ export const moduleSystems: { [name: string]: { files: string[]; options: object
   commonjs: {
     files: ['ts', 'cts'],
     options: { module: 'commonjs', moduleResolution: 'bundler' },
-    before7: { module: 'commonjs', moduleResolution: 'node10' }, // TypeScript 6 and 7 have it no more
+    before7: { module: 'commonjs', moduleResolution: 'node10' }, // TypeScript 6 and 7 no longer have it
   },
   node16: { files: ['cts', 'mts'], options: { module: 'node16', moduleResolution: 'node16' } },
   nodenext: { files: ['cts', 'mts'], options: { module: 'nodenext', moduleResolution: 'nodenext' } },

@@ -1,4 +1,4 @@
-// What an editor shows of the library: the compiler's own reading of the doc comments, from the entries that users import.
+// The library as an editor shows it: the compiler's own reading of the doc comments, from the entries that users import.
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
@@ -14,7 +14,7 @@ const entries = [
   'compat/redlock',
   'compat/redis-semaphore',
 ];
-/** What an example may use without saying where it is from. */
+/** The names that an example may use without an import. */
 const prelude = `
   declare const client: any, client2: any, client3: any;
   declare const work: (...given: unknown[]) => Promise<string>;

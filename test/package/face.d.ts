@@ -103,7 +103,7 @@ declare namespace redisExpLock {
   interface WaiterState { owner: string | null; kind: 'exclusive' | 'read' | 'write' | 'permits'; waitingMs: number }
   interface ListedLock extends LockState { key: string }
   interface LockList extends AsyncIterable<ListedLock> {
-    /** What was looked at; known once the iteration has ended. */
+    /** The sources that were read; known once the iteration has ended. */
     coverage(): { processes: number; scanned: boolean };
   }
   interface Slot { readonly index: number; readonly start: number; readonly end: number }

@@ -1,4 +1,4 @@
-// What users install, not what lies here: the tarball that `npm pack` makes, unpacked into a project that has nothing
+// The package as users install it, not as it lies here: the tarball of `npm pack`, unpacked into a project that has nothing
 // else. Both module systems, both compilers, and nobody's client within reach.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -28,7 +28,7 @@ const shims: { [entry: string]: string[] } = {
     'defaultTimeoutOptions',
   ],
 };
-/** What the face names and a later version brings; and what the face has no name for. */
+/** Names of the face that a later version brings, and names of ours that the face lacks. */
 const laterNames: string[] = [];
 const ownNames = [
   ...[
@@ -112,7 +112,7 @@ describe('the packed library', function () {
       const here = names.filter((name) =>
         new RegExp(`\\b(?:function ${name}\\d*\\(|${name}\\d* = class\\b)`).test(built),
       );
-      // What only tests use of a source is left out.
+      // Members of a source that only tests use are left out.
       expect(here.length > 0, source).to.equal(names.length > 0);
       found += here.length;
     }
@@ -164,7 +164,7 @@ describe('the packed library', function () {
     expect(await node(project, '--eval', program)).to.match(/\n +at optionError \(.*lib.core\.js:\d+:\d{1,2}\)\n/);
   });
 
-  it('declares what its faces lead to, and no more', () => {
+  it('declares what its faces lead to, and nothing else', () => {
     const declared = filesIn(join(installed, 'lib')).filter((file) => file.endsWith('ts'));
     expect(declared).to.include.members(['index.d.ts', 'index.d.mts', 'hold/lease.d.ts', 'with-lock.d.ts']);
     expect(declared).to.include.members(['compat/redlock.d.mts', 'tools/otel.d.mts', 'tools/page.d.mts']);
@@ -482,7 +482,7 @@ MODULE_NOT_FOUND redis-exp-lock/prometheus needs a package: npm install prom-cli
   });
 });
 
-/** What a type file exports by name, its default left out. */
+/** The names that a type file exports, its default left out. */
 function namesIn(types: string): string[] {
   const declarations = [...types.matchAll(/^(?:\s+|export )(?:export )?(?:import|type) (\w+)(?:<\w+>)? =/gm)].map(
     (match) => match[1]!,
@@ -492,7 +492,7 @@ function namesIn(types: string): string[] {
   return [...declarations, ...listed].filter((name) => name !== 'default').sort();
 }
 
-/** What the namespace of the face declares. */
+/** The declarations in the namespace of the face. */
 function declarationsIn(face: string): { kind: string; name: string }[] {
   const declarations = face.matchAll(/^ {2}(interface|type|class|function) (\w+)/gm);
   return [...declarations].map(([, kind, name]) => ({ kind: kind!, name: name! }));

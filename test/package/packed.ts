@@ -40,7 +40,7 @@ async function install(tarball: string, installed: string, others: readonly stri
   }
 }
 
-/** What `npm install` says in a fresh project that has a uuid already: no registry is asked. */
+/** The output of `npm install` in a fresh project that has a uuid already: no registry is asked. */
 export async function saidByInstall(tarball: string): Promise<string> {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'redis-exp-lock-install-')));
   const { version } = require('uuid/package.json');

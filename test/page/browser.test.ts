@@ -24,10 +24,10 @@ describe('the live page in Chromium', () => {
   let port: number;
   let lockedPage: LockPage;
   let withLock: redisExpLock.WithLock;
-  /** What the page complained about. */
+  /** Errors in the page's console. */
   const complaints: string[] = [];
 
-  /** What was answered to requests that may change something. */
+  /** Answers to requests that may change something. */
   const answered: string[] = [];
 
   const listener = (req: IncomingMessage, res: ServerResponse): void => {
@@ -124,7 +124,7 @@ describe('the live page in Chromium', () => {
     await row('shop:stuck').waitFor({ state: 'detached' });
   });
 
-  it('says that a holder is silent whose process is heard of no more', async () => {
+  it('says that a holder is silent whose process is no longer heard of', async () => {
     const gone = await redis.connect();
     const other = redisExpLock({ redis: gone, prefix: 'shop:', register: true, owner: 'cron-1', lifetime });
     const release = await other.promise('nightly');
@@ -217,7 +217,7 @@ describe('the live page in Chromium', () => {
     await page.setViewportSize({ width: 1180, height: 640 });
   });
 
-  /** What is cut off, of all that is shown. */
+  /** The texts of the page that are cut off. */
   function clipped(): Promise<string[]> {
     return page.evaluate(`
       [...document.querySelectorAll('body *:not(script):not(#said)')]
@@ -239,7 +239,7 @@ describe('the live page in Chromium', () => {
     expect(await page.title()).to.equal('Locks');
     await release();
     await row(`shop:${key}`).waitFor({ state: 'detached' });
-    // What would turn a text around is written out.
+    // Characters that would turn a text around are written out.
     const turned = await withLock.promise('a\u202eb');
     await row('shop:a\\u{202e}b').waitFor();
     await turned();
@@ -431,7 +431,7 @@ describe('the live page in Chromium', () => {
     expect(statSync(file).size, name).to.be.within(15_000, 80_000);
   }
 
-  /** What a process writes down that holds and waits for these. */
+  /** Writes the record of a process that holds and waits for these locks. */
   async function pretend(id: string, record: object): Promise<void> {
     await client.set(`redis-exp-lock:1:process:${id}`, JSON.stringify({ id, host: 'h', pid: 1, held: [], ...record }));
     await client.zAdd('redis-exp-lock:1:processes', { score: Date.now() + 60_000, value: id });
@@ -444,7 +444,7 @@ describe('the live page in Chromium', () => {
     await client.zRem('redis-exp-lock:1:processes', id);
   }
 
-  /** What a process leaves that stands still while it waits: by what it wrote it is alive, and nobody serves it. */
+  /** Leaves the entry of a process that stands still while it waits: by its record it is alive, and nobody serves it. */
   async function leaveWaiter(key: string): Promise<void> {
     const nowMs = Date.now();
     const value = `1 ${nowMs + 9_500} x 1000 1 - y_00000000-0000-4000-8000-000000000000`;
@@ -454,7 +454,7 @@ describe('the live page in Chromium', () => {
   }
 });
 
-/** What a process registers of a lock that it holds. */
+/** The entry for a held lock in the record of a process. */
 function held(
   key: string,
   owner: string,
@@ -472,7 +472,7 @@ function held(
   return { key: `shop:${key}`, kind, fence: 1, since: nowMs - heldMs, id, owner, permits, until };
 }
 
-/** What a process registers of a lock that it waits for. */
+/** The entry for a lock that is waited for, in the record of a process. */
 function waits(key: string, owner: string, waitedMs: number, kind = 'exclusive'): object {
   return { key: `shop:${key}`, kind, since: Date.now() - waitedMs, owner, permits: 1 };
 }

@@ -1,4 +1,4 @@
-// What becomes of what was seen: which rows have which badges, and which come first.
+// The rows that the ledger makes of its snapshots: which rows have which badges, and which come first.
 import { expect } from 'chai';
 import { asForeign, type HolderState } from '../../src/core/lock-state';
 import { Ledger, maxRows } from '../../src/tools/page/ledger';

@@ -25,7 +25,7 @@ interface Way {
   readonly through?: 'unix' | 'proxy';
 }
 
-/** What a row of the table stands for: each way with each `authorize` has to give what the row says. */
+/** A row of the table: each way with each `authorize` has to give what the row says. */
 interface Row {
   readonly options: readonly Omit<PageOptions, 'redis'>[];
   readonly ways: readonly Way[];

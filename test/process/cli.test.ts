@@ -49,7 +49,7 @@ class Started {
 
   async ended(): Promise<Ended> {
     await exited(this.child);
-    // What was written just before the end is still in the pipe then.
+    // The last output may still be in the pipe when the process has ended.
     if (!this.child.stdout!.closed) await new Promise((resolve) => this.child.stdout!.once('close', resolve));
     return { code: this.child.exitCode, out: this.out, err: this.err };
   }
@@ -266,7 +266,7 @@ describe('the command line', () => {
       const { id } = (await withLock.inspect(key)).holders[0]!;
       const system = execFileSync('ps', ['-eo', 'args'], { encoding: 'utf8' });
       const environment = readFileSync(`/proc/${pidsOf(started.out)[1]}/environ`, 'latin1');
-      // What a process holds is in the registry a moment later.
+      // The registry shows the locks of a process a moment later.
       await waitFor(async () => rows((await typed('ls', '--json')).out).some((row) => row.key === key));
       const shown = [await typed('ls', '--json'), await typed('show', key, '--json')];
       expect([system, environment, ...shown.map(({ out }) => out)].join('\n')).not.to.contain(held.slice(-36));

@@ -1,5 +1,5 @@
 /**
- * What no lock can prevent and a fence makes harmless, with real processes: a holder is stopped for longer than its lock lives,
+ * The case that no lock can prevent and a fence makes harmless, with real processes: a holder is stopped for longer than its lock lives,
  * another one writes, the first wakes up and writes. The same writes without the fence show that the danger is real.
  */
 

@@ -57,7 +57,7 @@ describe('once, among processes', function () {
       const mark = `{${key}}:slot`;
       expect(await client.get(mark)).to.equal(String(slot.start));
       for (const aheadMs of [every, Date.now() - slot.start + 600_000]) {
-        // What a server leaves whose clock was ahead by a slot, and by ten minutes with slots that begin then.
+        // The mark of a server whose clock was ahead by a slot, and by ten minutes with slots that begin then.
         await client.set(mark, String(slot.start + aheadMs), {
           expiration: { type: 'PXAT', value: slot.end + aheadMs },
         });

@@ -167,7 +167,7 @@ export const acquire: readonly Protection[] = [
   },
   {
     hazard: 'H8',
-    without: 'a request that nobody waits for any more is still sent',
+    without: 'a request that nobody waits for any longer is still sent',
     changes: [value('H8c', 'true')],
     test: 'contract/acquire.test.ts',
   },

@@ -24,7 +24,7 @@ interface Failure extends Test {
   readonly err: { readonly message?: string };
 }
 
-/** Of a file; a test that was skipped is in neither. */
+/** A run of one test file; a test that was skipped is in neither list. */
 interface Run {
   readonly passes: readonly Test[];
   readonly failures: readonly Failure[];
@@ -79,7 +79,7 @@ async function inTurn<T, R>(
   return results;
 }
 
-/** What is run of one file, by one Node: the tests that name any of its hazards. */
+/** The tests to run of one file, by one Node: those that name any of its hazards. */
 interface File extends Pick<Protection, 'test' | 'node'> {
   readonly hazards: readonly string[];
 }

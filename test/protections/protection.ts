@@ -1,5 +1,5 @@
 /**
- * What protects from one hazard of docs/hazards.md, as alterations of the sources, and the test that must fail
+ * The protection from one hazard of docs/hazards.md: alterations that take it out of the sources, and the test that must fail
  * without it: one that names the hazard.
  */
 import type { Alteration } from '../support/alteration';
@@ -7,7 +7,7 @@ import type { Alteration } from '../support/alteration';
 export interface Protection {
   /** Such as `H12`. */
   readonly hazard: string;
-  /** What the sources do without it. */
+  /** The behaviour of the sources without the protection. */
   readonly without: string;
   readonly changes: readonly Alteration[];
   /** A file below test/. */

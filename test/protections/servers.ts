@@ -97,7 +97,7 @@ export const servers: readonly Protection[] = [
   },
   {
     hazard: 'H55',
-    without: 'a release that the server refuses says that the lock was not held any more',
+    without: 'a release that the server refuses says that the lock was no longer held',
     changes: [write('H55i', '        return false;')],
     test: 'redis/server-states.test.ts',
   },

@@ -42,7 +42,7 @@ export type Command =
       readonly stands: boolean;
       readonly changes: boolean;
       readonly mode: Mode;
-      /** Whose member a reader has shared, beside which it asks for its own. */
+      /** The reader whose member this reader has shared, beside which it asks for its own. */
       readonly beside: number | undefined;
     }
   | {
@@ -165,7 +165,7 @@ class Order {
   }
 }
 
-/** Of the fences of one key: what is told of one that `by` was granted, or that is the last one. */
+/** The fences of one key: what is told of one that `by` was granted, or that is the last one. */
 interface Fences {
   of(fence: number, by?: number): unknown;
 }
@@ -201,9 +201,9 @@ export class Run {
   readonly #tickets = new Map<string, number>();
   /** How often each has asked for a change of what it holds. */
   readonly #steps = new Map<number, number>();
-  /** What each of them holds of the key that several may hold. */
+  /** The mode in which each caller holds the key that several may hold. */
   readonly #held = new Map<number, HeldMode>();
-  /** Of each key: of those that leave together, the answers come in any order. */
+  /** The fences of each key: requests that leave together are answered in any order. */
   readonly #fences: readonly Fences[];
   readonly #order = Array.from({ length: keyCount }, () => new Order());
 
@@ -239,7 +239,7 @@ export class Run {
           this.#keys[each.key]!,
           commandTimeoutMs,
         );
-        // Of several holders it tells the one that ends last, and two may end in the same millisecond.
+        // With several holders, the store names the one that ends last, and two may end in the same millisecond.
         if (state.mode === 'read' || state.mode === 'permits') state.owner = 'one of them';
         const held = holders.map((one) => ({ ...one, id: this.#whoseId(one.id), remaining: coarse(one.remaining) }));
         return {
@@ -323,7 +323,7 @@ export class Run {
     this.#held.set(who, { mode: { ...mode, group }, fence });
   }
 
-  /** What it has shared, where it may have: a reader that is not queued, with a holder of its group. */
+  /** The member that the caller has shared, if it may share: a reader that is not queued, with a holder of its group. */
   #beside({ who, mode, stands, changes, beside = who }: Command & { do: 'acquire member' }): AcquireRequest['beside'] {
     const held = this.#held.get(beside);
     if (held === undefined || beside === who || stands || changes || mode.kind !== 'shared') return undefined;

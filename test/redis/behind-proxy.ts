@@ -1,4 +1,4 @@
-// What the tests of keeping and losing a lock share: the shared server, a client that reaches it through a proxy of its own
+// The stage of the tests of keeping and losing a lock: the shared server, a client that reaches it through a proxy of its own
 // test, and one that reaches it directly.
 import redisExpLock from '../../src/index';
 import { type FaultProxy, startProxy } from '../support/fault-proxy';
@@ -32,7 +32,7 @@ export function useProxy(name: string): BehindProxy {
 
   afterEach(async () => {
     stage.client.destroy();
-    void stage.withLock.close({ drain: false }); // what a test left held is renewed no more
+    void stage.withLock.close({ drain: false }); // a lock that a test left held is no longer renewed
     await stage.proxy.stop();
   });
 

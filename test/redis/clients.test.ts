@@ -1,5 +1,5 @@
 /**
- * What is particular to one kind of client or another, and must not be seen through the library. What all have to keep is in
+ * The differences between kinds of clients, which must not be seen through the library. The promises that all keep are in
  * test/contract; clusters are in cluster.test.ts.
  */
 

@@ -43,7 +43,7 @@ describe('a cluster of six that changes under locks', () => {
     return { from, to, move: await cluster.move(key, to) };
   }
 
-  /** Of a slot that is on the move: the node that imports it is asked as by a client that was sent there. */
+  /** The other keys in the slot. While the slot moves, the node that imports it is asked as by a client that was sent there. */
   const companions = (key: string): string[] => [`{${key}}:fence`, `{${key}}:queue`];
 
   for (const { name } of kinds) {

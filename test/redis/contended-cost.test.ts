@@ -1,6 +1,6 @@
 /**
- * What a contended acquisition costs the server: the commands that its scripts call. They are as many behind ten entries as behind
- * 300, for each kind of lock, and docs/operations.md says how many.
+ * The cost of a contended acquisition for the server: the commands that its scripts call. Their number is the same behind ten entries
+ * as behind 300, for each kind of lock, and docs/operations.md gives it.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -67,7 +67,7 @@ describe('what a contended acquisition costs the server (H95)', () => {
     expect(reply).to.equal('released');
   }
 
-  /** The commands of one acquisition behind so many: its request, the release before it, and the request that its message leads to. */
+  /** The commands of one acquisition behind `depth` others: its request, the release before it, and the request that its message leads to. */
   async function cost(depth: number, [first, waiting]: (typeof kinds)[string]): Promise<Counts> {
     const key = uniqueKey('cost');
     const tokens = Array.from({ length: depth + 1 }, () => newToken(undefined));

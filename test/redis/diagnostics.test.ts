@@ -1,5 +1,5 @@
 /**
- * What others may listen to, through node:diagnostics_channel: each event at its moment, with the key and without the token;
+ * The events that others may listen to, through node:diagnostics_channel: each event at its moment, with the key and without the token;
  * nothing at all while nobody listens; and a listener that throws reaches no lock.
  */
 
@@ -47,7 +47,7 @@ describe('diagnostics', () => {
     await proxy.stop();
   });
 
-  /** What the channel says of this test's key, as it comes. */
+  /** The messages of the channel about this test's key, as they come. */
   function hear(name: 'release' | 'lost' | 'warning'): any[] {
     const heard: any[] = [];
     const listener = (message: any) => {

@@ -46,7 +46,7 @@ describe('the short way to locks that nobody else wants', () => {
 
   after(() => server.discard());
 
-  /** What was not as usual, of a queue or the counter, sends calls the store's way for a moment. */
+  /** Resolves when the short way is open: an unusual queue or counter sends calls the store's way for a moment. */
   async function shortWayIsOpen(): Promise<void> {
     // Only the store's way has a SETNX.
     await waitFor(async () => (await callsOf(() => pair(uniqueKey('short')), /cmdstat_setnx:calls=(\d+)/g)) === 0);
@@ -233,7 +233,7 @@ describe('the short way to locks that nobody else wants', () => {
           const isFree = held.every((holder) => holder === undefined);
           const isOurs = held.every((holder) => holder === who);
           const direct = ways[way]!;
-          // What is not as usual sends the next calls the store's way for a moment: seldom, or there would be no short way.
+          // An unusual key sends the next calls the store's way for a moment: seldom, or there would be no short way.
           if (releases !== isOurs && (releases || isOurs) && odd > 0) continue;
           if (releases) {
             const reply = await direct.release(releasing(keys, tokens[who]!));

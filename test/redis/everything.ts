@@ -1,4 +1,4 @@
-/** What any way to a Redis has to do: lock, extend, queue and hand over, several in one tick, permits, and own connections for WAIT. */
+/** The tasks that any way to a Redis must do: lock, extend, queue and hand over, several in one tick, permits, and own connections for WAIT. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';

@@ -1,5 +1,5 @@
 /**
- * What the tests of faults share: a stage (a server of its own, and for each test a proxy in front of it), how a call ended,
+ * The parts that the tests of faults share: a stage (a server of its own, and for each test a proxy in front of it), how a call ended,
  * and what a recording says was granted.
  *
  * Invariant: what a test opened on a stage is gone when the test is, and nothing that it started touches the next one.
@@ -85,7 +85,7 @@ export class Stage {
     await this.#server?.discard();
   }
 
-  // What Redis knows.
+  // The state of Redis.
 
   holder(key = this.key): Promise<string | null> {
     return this.server.command('GET', key);
@@ -127,7 +127,7 @@ export function useStage(options: ServerOptions = {}): Stage {
   return stage;
 }
 
-// What a recording says.
+// The content of a recording.
 
 /** How often the recorded scripts set the key: how often it was granted. */
 export function grantsOf(key: string, commands: readonly RecordedCommand[]): number {

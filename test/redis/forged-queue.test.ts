@@ -1,6 +1,6 @@
 /**
- * What lies in `{k}:queue` is written by scripts, but anybody with the right to ZADD may write there too, and a restart may bring
- * back what is old. A damaged or forged member costs those behind it a bounded delay; it is granted nothing and breaks no later call.
+ * The members of `{k}:queue` are written by scripts, but anybody with the right to ZADD may write there too, and a restart may bring
+ * back old ones. A damaged or forged member costs those behind it a bounded delay; it is granted nothing and breaks no later call.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';

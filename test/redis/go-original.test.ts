@@ -90,7 +90,7 @@ describe('readers and writers, by the Go original’s scripts and by ours', () =
     };
   };
 
-  /** What the scene comes to: by the original’s scripts, and by ours. */
+  /** The scenes and their outcomes: by the original’s scripts, and by ours. */
   const scenes: [what: string, scene: (make: Make) => Promise<boolean>, original: boolean, own: boolean][] = [
     [
       'H37: a reader that prefers readers passes a writer that waits',

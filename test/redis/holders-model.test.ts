@@ -21,7 +21,7 @@ const companions = { fence: 'redis-exp-lock:fence', queue: '{lock}:queue', limit
 /** Real time passes too: what Redis lets end is this much sooner at most, and a run that takes longer proves nothing. */
 const slackMs = 400;
 const runs = randomRuns(50);
-/** Of a long queue, and of many readers, only the front is read. Long is then what has two; what expired counts as a waiter. */
+/** True if only the front of a long queue, and of many readers, is read. Two are many then; an expired entry counts as a waiter. */
 let frontOnly = false;
 
 let client: Client;
@@ -41,7 +41,7 @@ interface Real {
   /** The first ticket of each token. */
   readonly tickets: Map<string, number>;
   readonly steps: Map<string, number>;
-  /** What each token is queued for. */
+  /** The mode that each token is queued for. */
   readonly queuedFor: Map<string, string>;
 }
 
@@ -122,7 +122,7 @@ abstract class Step implements fc.AsyncCommand<Model, Real> {
   abstract act(real: Real): Promise<void>;
 }
 
-/** What expired behind the front is noticed later, and others are notified once more then. */
+/** Forgets messages: an entry that expired behind the front is noticed later, and others are notified once more then. */
 async function forgetMessages({ told }: Real): Promise<void> {
   await client.del('told');
   told.length = 0;
@@ -147,7 +147,7 @@ async function compareState({ machine, micros }: Real): Promise<void> {
   if (fence !== null) expect(Number(fence), 'fence').to.equal(machine.fence);
 }
 
-/** What an acquire was answered, both in the machine's words. */
+/** Compares the replies to an acquire, both in the machine's words. */
 function compareAcquired(reply: any, expected: any, { tickets }: Real, token: string): void {
   const [status, value, third, , before] = reply;
   if (status === 1) {
@@ -209,7 +209,7 @@ interface MemberAsk {
   readonly late: boolean;
   readonly silenceMs: number;
   readonly mode: Mode;
-  /** Whose member a reader has shared, beside which it asks for its own. */
+  /** The reader whose member this reader has shared, beside which it asks for its own. */
   readonly beside: number | undefined;
 }
 
@@ -422,7 +422,7 @@ class Together extends Step {
   }
 }
 
-// What may come.
+// The commands to draw from.
 
 const anyone = fc.nat({ max: 4 });
 /** Ends and passes never fall together: Redis's own clock, and so ours, is not exact. */

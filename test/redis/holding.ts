@@ -1,5 +1,5 @@
 /**
- * What the tests of holding a lock share: which script a command is, how a loss is awaited, how this process is blocked, and a
+ * The parts that the tests of holding a lock share: which script a command is, how a loss is awaited, how this process is blocked, and a
  * Redis without a network for the tests that own time.
  */
 

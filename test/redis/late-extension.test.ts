@@ -128,7 +128,7 @@ describe('an extension (H13)', () => {
 describe('the reply to a release is lost (H23)', () => {
   const stage = useStage();
 
-  /** What the `lost` channel says while `work` runs. */
+  /** The messages of the `lost` channel while `work` runs. */
   async function alarms(work: () => Promise<void>): Promise<unknown[]> {
     const heard: unknown[] = [];
     const listener = (event: unknown): void => {

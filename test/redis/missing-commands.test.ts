@@ -41,7 +41,7 @@ interface Row {
   readonly waits?: 'polling';
   /** Codes of the warnings that a lock, a wait and a quorum lead to. Default: the server's policy evicts. */
   readonly warnings?: readonly string[];
-  /** What `doctor` has in its lines of rights: the feature and, for an unknown command, its words and its status. */
+  /** The lines of `doctor` about rights: the feature and, for an unknown command, its words and its status. */
   readonly doctor?: readonly [feature: string, text: string, status: string];
   /** Something that works or fails in a way of its own. */
   readonly check?: (place: Place) => Promise<unknown>;
@@ -241,7 +241,7 @@ function refusalBy(way: Way): object {
 }
 
 async function refusesReplicas({ clients: [redis], way, server }: Place): Promise<void> {
-  // `close` waits until nothing of an unknown outcome can run any more.
+  // `close` waits until no request of unknown outcome can still run.
   const withLock = redisExpLock({ redis, ...options, commandTimeout: 2_000, minReplicas: 1 });
   for (const wait of [{}, { timeout: LONG_MS }]) {
     const key = uniqueKey();

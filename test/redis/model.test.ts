@@ -40,9 +40,9 @@ const lifetime = fc.integer({ min: 5_000, max: LONG_MS });
 
 interface Held {
   readonly keys: readonly number[];
-  /** What Redis thinks; by key, because an operator may take one of several. */
+  /** The locks that Redis has lost; by key, because an operator may take one of several. */
   readonly lost: Set<number>;
-  /** What the holder thinks. */
+  /** The state by the holder's own knowledge. */
   state: 'held' | 'released' | 'lost';
   /** The answer to the first release, and to every later one. */
   released?: boolean;

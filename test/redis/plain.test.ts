@@ -11,7 +11,7 @@ import { backendError, useStage } from './faults';
 
 const LONG_MS = 60_000;
 
-/** What a key is before the tick, and what is asked for it in the tick. */
+/** The state of a key before the tick, and what is asked for it in the tick. */
 interface Scene {
   readonly state: 'free' | 'ours' | 'lost' | 'taken' | 'queued' | 'handed' | 'foreign kind';
   readonly acquires: number;

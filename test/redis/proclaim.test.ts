@@ -1,4 +1,4 @@
-/** What a leader proclaims is written under its lock, and by nobody who has lost it (H86). */
+/** The value that a leader publishes is written under its lock, and never by a leader that has lost it (H86). */
 import { expect } from 'chai';
 import { useFakeTimers } from 'sinon';
 import redisExpLock, { memoryStore } from '../../src/index';

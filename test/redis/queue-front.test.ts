@@ -53,7 +53,7 @@ describe('the front of a long queue (H81)', () => {
     await client.zAdd(queue, members);
   }
 
-  /** Of the cheapest of ten: the machine may be busy. In µs of the server. */
+  /** The cost of the cheapest of ten attempts, because the machine may be busy; in µs of the server. */
   async function cost(attempt: () => Promise<unknown>): Promise<number> {
     const each: number[] = [];
     for (let n = 0; n < 10; n += 1) {

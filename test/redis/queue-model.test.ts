@@ -64,7 +64,7 @@ interface Process {
   token: string;
   id: string;
   ticket: number;
-  /** What it was last granted, as far as it knows or not. */
+  /** The token of the last grant, whether the caller knows of the grant or not. */
   held: string;
 }
 
@@ -97,7 +97,7 @@ class Both {
   readonly #fence = `${this.#base}:fence`;
   readonly #told: string[] = [];
   readonly #machine = new Machine((channel, id, key) => void this.#told.push(`${channel} ${id} ${key}`));
-  /** What processes say of how long they will be silent, in turn. */
+  /** The silences that processes announce, in turn. */
   silencesMs: readonly number[] = [0];
   #micros = 1_700_000_000_000_000;
   #ids = 0;

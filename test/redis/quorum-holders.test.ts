@@ -1,5 +1,5 @@
 /**
- * Keys that several may hold, on a quorum of three real servers: readers and a writer by majority, permits as so many places, and
+ * Keys that several may hold, on a quorum of three real servers: readers and a writer by majority, permits as places, and
  * what becomes of them when a node is gone, has forgotten them, or is in other hands.
  *
  * The nodes do not tell when they were started (no right to INFO), so that young ones may vote.
@@ -161,7 +161,7 @@ describe('several holders on a quorum', () => {
     expect(await semaphore(2).available()).to.equal(0);
   });
 
-  it('H67: permits are so many places: each has one holder, also where nodes have different ones', async () => {
+  it('H67: permits are places: each has one holder, also where nodes have different ones', async () => {
     // Two strangers have a place each, at one node each: no majority, so both places are free.
     const ends = Date.now() + 60_000;
     await servers[0]!.command('ZADD', key, ends, '1 p 1 0 1 8 stranger,0,');

@@ -1,4 +1,4 @@
-/** What so many replies of a quorum's nodes come to, where there is none to wait for. */
+/** The result of the replies of a quorum's nodes, where there is no other reply to wait for. */
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
 import { LockBackendError } from '../../src/core/errors';

@@ -325,7 +325,7 @@ describe('a quorum', () => {
     it('H66: a node that stands still costs an extension its own time limit, and not the lease', async () => {
       const [one] = nodes as [Node];
       await allAsked();
-      // Of its lifetime an eighth; an answer that took all of `commandTimeout` would come after the end.
+      // A node has an eighth of the lifetime; an answer that took all of `commandTimeout` would come after the end.
       const lease = await three({ lifetime: 4_000, commandTimeout: 5_000 }).promise(key);
       await heldByAll(lease);
       await one.server.pause();

@@ -154,7 +154,7 @@ describe(`${rounds} random rounds with faults, seed ${seed}`, function () {
 
     for (const rule of faults) rule.remove();
     await Promise.all(locks.map((lock) => lock.close({ drain: false })));
-    // What nobody awaited has been answered, or given up; on a busy machine that takes a while.
+    // Requests that nobody awaited have been answered or given up; on a busy machine that takes a while.
     await waitFor(() => timers.pending.length === 0, { what: 'the last timer of the library' }).catch(() => {});
     await sleep(3 * commandTimeout); // and nothing begins again
     expect(timers.stop(), 'timers set by the library and never undone').to.deep.equal([]);
@@ -284,7 +284,7 @@ async function connections(server: RedisServer): Promise<number> {
   return (await server.command<string>('CLIENT', 'LIST')).trim().split('\n').length;
 }
 
-/** What may stay in a queue without entries, until it ends by itself: how often it was handed off, and how callers polled. */
+/** The marks that may stay in a queue without entries until it expires: how often it was handed off, and how callers polled. */
 function areMarks(left: unknown): boolean {
   return (left as string[]).every((mark) => mark === 'passes' || /^poll \d+ \d+$/.test(mark));
 }

@@ -1,5 +1,5 @@
-// What processes write down of their locks, as it is on the server: nothing of it is so long that reading or writing it blocks
-// the server, and what did not change is not written again.
+// The process records, as they are on the server: none of them is long enough for reading or writing it to block
+// the server, and an unchanged record is not written again.
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { waitFor } from '../support/processes';
@@ -20,7 +20,7 @@ describe('the registry', () => {
 
   const lockWith = (options: redisExpLock.Options): redisExpLock.WithLock =>
     redisExpLock({ redis: client, lifetime: 3_600_000, commandTimeout: 30_000, register: true, ...options });
-  /** What is written, by key. */
+  /** The records on the server, by key. */
   const written = async (): Promise<Map<string, string>> => {
     const keys = await observer.keys('redis-exp-lock:1:process:*');
     const texts = await Promise.all(keys.map((key) => observer.get(key)));
@@ -66,7 +66,7 @@ describe('the registry', () => {
 
     let before = parts;
     let extra = 0;
-    // What is known of the server's time may get better meanwhile: then all times are written anew.
+    // The knowledge of the server's time may get better meanwhile: then all times are written anew.
     const isOnePart = async (): Promise<boolean> => {
       extra += 1;
       const leaseKey = `extra ${extra}`;

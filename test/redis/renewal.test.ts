@@ -47,7 +47,7 @@ describe('renewal', () => {
 
   const renewals = (): number => proxy.count(isExtension);
 
-  /** Resolves when so many further renewals were asked for. */
+  /** Resolves when `count` further renewals were asked for. */
   async function renewed(times: number): Promise<void> {
     const before = renewals();
     await waitFor(() => renewals() >= before + times, { what: `${times} renewals` });
@@ -71,7 +71,7 @@ describe('renewal', () => {
 
     afterEach(() => clock.restore());
 
-    /** What is under way needs turns of the faked event loop. */
+    /** Awaits a promise whose work needs turns of the faked event loop. */
     async function inTime<T>(promise: Promise<T>): Promise<T> {
       await clock.tickAsync(1);
       return promise;
@@ -619,7 +619,7 @@ describe('renewal', () => {
       expect(await lockKeys()).to.deep.equal([]);
     }
 
-    /** Of this test's keys all but the fences, which are meant to stay. */
+    /** All keys of this test but the fences, which are meant to stay. */
     async function lockKeys(): Promise<string[]> {
       return (await direct.keys(`*${key}*`)).filter((each) => !each.endsWith(':fence'));
     }

@@ -50,7 +50,7 @@ async function checkRightsToQueue(line: string): Promise<void> {
       .finally(() => {
         settled = true;
       });
-    // Until it has failed, or has asked three times: at first, to be queued, and once more in the queue, after a second.
+    // The wait has failed, or has asked three times: at first, to be queued, and once more in the queue, after a second.
     const isDecided = async () => settled || (await calls()) > before + 2;
     await waitFor(isDecided, { what: 'the waiter to show how it waits' });
     await held();

@@ -17,7 +17,7 @@ import { randomFactor, randomRuns } from '../support/random-runs';
 import { type Client, connect, sharedRedis, uniqueKey } from '../support/redis';
 import { type Command, Run, worlds } from './any-commands';
 
-/** Of all places but Redis. */
+/** The places other than Redis. */
 const embedded = noEngine === undefined ? [0, 1] : [0];
 const atRedis = embedded.length;
 
@@ -103,7 +103,7 @@ describe(`memory, ${noEngine === undefined ? 'shared memory and Redis' : `and Re
         }
         const heard = (at: number): string[] =>
           places[at]!.heard.filter((text) => runs[at]!.owns(text)).map((text) => runs[at]!.nameOf(text));
-        // What Redis has sent has arrived once a message that was sent after it has.
+        // All earlier messages of Redis have arrived once a message that was sent after them has.
         const end = uniqueKey('end');
         await client.publish(places[atRedis]!.channel, end);
         await waitFor(() => places[atRedis]!.heard.includes(end), { what: 'the last message' });

@@ -69,7 +69,7 @@ describe('scripts', () => {
           .join('\n');
       const used = [...text.matchAll(/^-- USES +(.*)$/gm)].map(([, names]) => bare(named(names!)));
       const own = bare(text.replace(/^-- THEN +(.*)$/m, (_, names) => named(names)));
-      // What a script uses or includes stands before its own text.
+      // The scripts that a script uses or includes stand before its own text.
       if (!text.includes('\n-- INCLUDE ')) expect(written, name).to.equal([...used, own].join('\n'));
       expect(written.endsWith(own), name).to.equal(true);
       expect(written).not.to.match(/--/);

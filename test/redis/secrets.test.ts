@@ -17,14 +17,14 @@ const uuid = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
 const channels = ['release', 'lost', 'warning', 'extend'];
 const parts = ['start', 'end', 'asyncStart', 'asyncEnd', 'error'] as const;
 
-/** What Redis says of a command that it does not know: all that it was sent. */
+/** The answer of Redis to an unknown command: it repeats all that it was sent. */
 const tellAll: Action = {
   request: (link, exchange) => {
     const said = exchange.command.args.map((arg) => `'${arg.replaceAll(/[\r\n]/g, ' ')}'`).join(' ');
     link.answer(exchange, Buffer.from(`-ERR unknown command 'X', with args beginning with: ${said}\r\n`));
   },
 };
-/** What a script says that met something unforeseen. */
+/** The error of a script that met something unforeseen. */
 const quoteAll: Action = {
   request: (link, exchange) => {
     const said = exchange.command.args.join(' ').replaceAll(/[\r\n]/g, ' ');

@@ -258,7 +258,7 @@ describe('three sentinels fail a master over', () => {
         [`${name} with minReplicas`, ioredis(name), 1, isMoved.stays] as const,
       ]),
     ];
-    /** What each got for a key that is held at the new master, and by whom. */
+    /** The answer that each caller got for a key that is held at the new master, and that holder's lease. */
     const answers = new Map<string, { answer: redisExpLock.Lease | null | Error; next: redisExpLock.Lease }>();
 
     before('one failover for all', async function () {

@@ -1,5 +1,5 @@
 /**
- * What a server says when it cannot, or will not: states that pass are waited for, within the wait; states that somebody has to
+ * A server that cannot or will not execute a command: states that pass are waited for, within the wait; states that somebody has to
  * change are told at once, by name. In none of them is a key left that nothing would ever free.
  */
 
@@ -266,7 +266,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
   });
 
   describe('NOPERM', () => {
-    /** What a lock needs, and nothing else. */
+    /** The commands that a lock needs, and no others. */
     const commands = [
       '+get',
       '+set',

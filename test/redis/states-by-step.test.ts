@@ -1,5 +1,5 @@
 /**
- * What a server that cannot, or will not, does to each step of a lock: acquire, wait, hand-off, renew, release. The states are those
+ * A server that cannot or will not execute a command, at each step of a lock: acquire, wait, hand-off, renew, release. The states are those
  * of real servers, entered while locks are held and waited for, and left again; docs/operations.md has the same table (H54, H55).
  */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
@@ -18,7 +18,7 @@ import { backendError, LONG_MS } from './faults';
 type Outcome = 'error' | 'retried' | 'works';
 
 interface State {
-  /** What the server is, as the table has it. */
+  /** The state of the server, in the words of the table. */
   readonly what: string;
   readonly acquire: Outcome;
   readonly wait: Outcome;

@@ -41,7 +41,7 @@ describe('the connection for messages', () => {
     const opened: string[] = [];
     let clock: sinon.SinonFakeTimers;
     let closedByOwner: boolean;
-    /** Whether the next one is let in, and answered. */
+    /** The way in which the next subscription is treated: let in or not, answered or not. */
     let next: { opens: boolean; answers: boolean };
 
     let timers: () => number;

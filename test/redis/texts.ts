@@ -1,4 +1,4 @@
-/** What a value says to a program that logs all of it. */
+/** Every text that a value shows to a program that logs all of it. */
 import { inspect } from 'node:util';
 
 /** Every text that a value leads to: own properties of every kind, symbols, prototypes' none, entries, at any depth. */

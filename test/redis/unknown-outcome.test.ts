@@ -656,7 +656,7 @@ describe('callers of one tick, which share a script call', () => {
     keys = Array.from({ length: 20 }, (_, n) => `${stage.key}-${n}`);
   });
 
-  /** What the first acquire that the proxy saw asked for. */
+  /** The number of calls in the first acquire that the proxy saw. */
   const together = (): number => callsIn(stage.proxy.commands.find(({ args }) => isAcquire(args))!.args).length;
 
   it('the reply is lost: each gets its own, one grant, one fence (H2)', async () => {

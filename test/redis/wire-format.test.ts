@@ -1,4 +1,4 @@
-// What lies on the server: the format that old and new clients share, and the fences beside it.
+// The keys on the server: the format that old and new clients share, and the fences beside it.
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import * as fc from 'fast-check';
@@ -227,7 +227,7 @@ describe('wire format', () => {
         return false;
       }
     });
-    /** What Redis Cluster hashes of a key, in the words of its specification. */
+    /** The part of a key that Redis Cluster hashes, in the words of its specification. */
     const hashed = (name: string): string => {
       const open = name.indexOf('{');
       const close = open < 0 ? -1 : name.indexOf('}', open + 1);

@@ -1,4 +1,4 @@
-// What the tests of the wire share: a server of their own, what lies there, and what was sent to it.
+// The stage of the wire tests: a server of their own, what lies there, and what was sent to it.
 import redisExpLock from '../../src/index';
 import { type FaultProxy, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
@@ -23,7 +23,7 @@ export interface Wire {
   ttl(name?: string): Promise<number>;
   freed(name?: string): Promise<unknown>;
   serverMicros(): Promise<number>;
-  /** What was done about the key while `work` ran: sent by clients, and called by their scripts. */
+  /** The commands about the key while `work` ran: sent by clients, and called by their scripts. */
   recorded(work: () => unknown, at?: RedisServer): Promise<{ sent: string[]; called: string[][] }>;
   /** A client of this test: gone after it, so that none reconnects while another test owns the clock. */
   connected(to: { url: string }, options?: ClientOptions): Promise<Client>;

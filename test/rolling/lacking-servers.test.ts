@@ -8,7 +8,7 @@ import { type Client, type RedisServer, startRedis, uniqueKey } from '../support
 import { roles } from './roles';
 import { bothVersions, directions, type Versions } from './versions';
 
-/** What is missing together, so that neither build is served as usual. */
+/** Commands that are missing together, so that neither build is served as usual. */
 const lacking = [['SUBSCRIBE'], ['PUBLISH'], ['MGET', 'EXISTS'], ['CONFIG', 'INFO', 'CLIENT', 'SCRIPT', 'WAIT']];
 const lifetime = 60_000;
 

@@ -1,4 +1,4 @@
-/** What one build leaves in Redis and the other reads: marks of jobs, stored values, leaders, process records, detached leases. */
+/** The values that one build leaves in Redis and the other reads: marks of jobs, stored values, leaders, process records, detached leases. */
 import { once } from 'node:events';
 import { expect } from 'chai';
 import type redisExpLock from '../../src/index';

@@ -11,7 +11,7 @@ const redlockPeer = require('redlock') as typeof redlockShim;
 
 const oneAttempt = { retryCount: 0 };
 const patient = { retryCount: -1, retryDelay: 10, retryJitter: 0 };
-/** No test waits for so long: only a release can end this pause. */
+/** Longer than any test waits: only a release can end this pause. */
 const wokenOnly = { retryCount: 1, retryDelay: 10_000_000, retryJitter: 0 };
 
 type Name = (base: string) => string;

@@ -28,7 +28,7 @@ function connect(port: number, options: object = {}): Redis {
   return client;
 }
 
-/** What ends as an unhandled rejection while `work` runs. */
+/** The unhandled rejections while `work` runs. */
 async function unhandled(work: () => Promise<unknown>): Promise<unknown[]> {
   const before = process.listeners('unhandledRejection');
   const seen: unknown[] = [];
@@ -47,7 +47,7 @@ after(() => {
   for (const client of clients) client.disconnect();
 });
 
-/** What the classes have in common, of one server. */
+/** The common part of the classes, on one server. */
 interface Kind {
   readonly name: string;
   readonly kind: string;
@@ -341,7 +341,7 @@ for (const [library, module] of Object.entries(libraries)) {
       await next.release();
     });
 
-    it('MultiSemaphore: so many members, and a Semaphore beside it', async () => {
+    it('MultiSemaphore: as many members as permits, and a Semaphore beside it', async () => {
       const two = new MultiSemaphore(redis, key, 3, 2, steady);
       const one = new Semaphore(redis, key, 3, steady);
       await two.acquire();

@@ -572,7 +572,7 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
         reason = signal.error;
         await server.resume();
       });
-      // Whether its key had ended by the time of the release is Redis's to say.
+      // Only Redis knows whether the key had ended by the time of the release.
       await work.catch((error) => expect(error).to.be.instanceOf(ExecutionError));
       expect(waitedMs, 'less than two durations, however slow the machine').to.be.lessThan(10_000);
       expect(reason).to.be.instanceOf(ExecutionError);
@@ -687,7 +687,7 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
       expect(stats.votesFor.size).to.equal(2);
       expect(stats.votesAgainst.get(nodes[2]!)).to.include({ code: 'ERR_LOCK_BACKEND' });
       await lock.release();
-      // Known as silent, it is not asked any more, and votes against all the same.
+      // A node known as silent is no longer asked, and votes against all the same.
       const next = await redlock.acquire([key], 1_500);
       expect((await next.attempts.at(-1)!).votesAgainst.size).to.equal(1);
       await next.release();

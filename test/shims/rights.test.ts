@@ -8,7 +8,7 @@ import { type RedisServer, startRedis } from '../support/redis';
 
 const page = readFileSync(join(__dirname, '../../docs/migration.md'), 'utf8');
 const line = /^ACL SETUSER permits .*$/m.exec(page)![0].replaceAll("'", '').split(' ');
-/** What a client needs to be connected. */
+/** The rights that a client needs to be connected. */
 const forClients = new Set(['+hello', '+auth', '+info']);
 const rights = line.filter((word) => /^[+~]/.test(word) && !forClients.has(word));
 

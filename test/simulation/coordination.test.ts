@@ -66,7 +66,7 @@ describe('leaders and jobs in simulated worlds', function () {
   });
 });
 
-/** What the first world says that the variant breaks. */
+/** The promise that the variant breaks, by the first world that says so. */
 async function caught(simulate: (seed: number) => Promise<World>): Promise<string | undefined> {
   for (let seed = 0; seed < 300; seed += 1) {
     try {

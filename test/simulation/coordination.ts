@@ -85,7 +85,7 @@ export class World {
     return this;
   }
 
-  /** What was broken within a promise of the world's own, where throwing would reach nobody. */
+  /** A promise that was broken in a callback of the world's own, where throwing would reach nobody. */
   failure: BrokenPromise | undefined;
 
   get micros(): number {
@@ -167,7 +167,7 @@ export abstract class Process {
     return new Promise((resolve) => this.after(ms, resolve));
   }
 
-  /** Until it is answered; and once more when no copy of an acquire can be carried out any more. */
+  /** Releases until a release is answered; and once more when no copy of an acquire can execute any longer. */
   release(command: () => void): Promise<void> {
     return new Promise((resolve) => {
       let isAnswered = false;
@@ -301,7 +301,7 @@ class Elected implements Won<Term> {
 }
 
 class Candidate extends Process {
-  /** What its function runs under, as long as that runs. */
+  /** The held lock of the leader's function, as long as the function runs. */
   leads: Held | undefined;
 
   override async turns(): Promise<void> {
@@ -408,7 +408,7 @@ export function simulateTerms(seed: number, rules: Rules): Promise<World> {
 
 const everyMs = 1000;
 
-/** Of each slot: the jobs that began in it, and the one that counts. */
+/** The jobs that began in a slot, and the one that counts. */
 interface SlotState {
   readonly began: string[];
   markedBy: string | undefined;

@@ -1,4 +1,4 @@
-// What every simulated world is made of: events in the order of their time, and chances from a seed.
+// The base of every simulated world: events in the order of their time, and chances from a seed.
 
 export interface Timed {
   atMs: number;

@@ -17,7 +17,7 @@ describe('the plain batch in simulated worlds', () => {
 
   const variants: readonly BrokenPlain[] = [
     'a busy lock is taken',
-    'a lock is deleted that is not ours any more',
+    'a lock is deleted that is no longer ours',
     'a late acquire is not refused',
     'a token is released first that may still be acquired',
   ];

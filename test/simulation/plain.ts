@@ -9,7 +9,7 @@ import { Heap, mulberry32 } from './events';
 
 export type BrokenPlain =
   | 'a busy lock is taken'
-  | 'a lock is deleted that is not ours any more'
+  | 'a lock is deleted that is no longer ours'
   | 'a late acquire is not refused'
   | 'a token is released first that may still be acquired';
 
@@ -20,9 +20,9 @@ interface Call {
   readonly key: string;
   readonly token: string;
   readonly notAfterMs: number;
-  /** Of an acquire: 0 for any. */
+  /** The least fence that an acquire accepts; 0: any. */
   readonly minFence: number;
-  /** Of a release: no acquire of its token may still execute. */
+  /** True for a release if no acquire of its token may still execute. */
   readonly isConfirmed: boolean;
   readonly answer: (reply: any) => void;
 }
@@ -109,7 +109,7 @@ class World {
     if (this.#held.get(key)?.token === token) this.#held.delete(key);
   }
 
-  /** What the server does with a batch: as plain.lua where all is plain, else one after the other. */
+  /** Executes a batch as the server does: as plain.lua where all calls are plain, else one after the other. */
   execute(calls: readonly Call[]): unknown[] {
     this.batches += 1;
     const ordered = this.broken === 'a token is released first that may still be acquired';
@@ -122,7 +122,7 @@ class World {
     return calls.map((call) => replies.get(call));
   }
 
-  /** What was released stays so: at once where no acquire follows, for good once none may execute. */
+  /** Checks that a released lock stays released: at once where no acquire follows, for good once none may execute. */
   #checkReleased(calls: readonly Call[]): void {
     for (const [n, { verb, key, token, notAfterMs }] of calls.entries()) {
       if (verb === 'acquire') this.#mayExecuteUntilMs.set(token, notAfterMs);
@@ -153,7 +153,7 @@ class World {
     }));
     const releases = of('release').map((call) => ({
       call,
-      isUsual: isOurs(call) || this.broken === 'a lock is deleted that is not ours any more',
+      isUsual: isOurs(call) || this.broken === 'a lock is deleted that is no longer ours',
     }));
     const acquires = of('acquire');
     const areInTime =
@@ -340,7 +340,7 @@ class Caller {
       onReply(reply);
     };
     this.#world.after(timeoutMs, () => answer(undefined));
-    // Of half of the tokens, as those of a quorum: a little ahead of the clock, or behind it.
+    // Half of the tokens have a least fence, as those of a quorum: a little ahead of the clock, or behind it.
     const minMs = epochMs + this.#world.nowMs + 4 * this.#world.random() - 1;
     const minFence = this.#leasts.get(token) ?? (this.#world.chance(0.5) ? Math.floor(1000 * minMs) : 0);
     this.#leasts.set(token, minFence);

@@ -92,7 +92,7 @@ export class Process {
     this.#world.after(this.#world.random() * this.#world.rules.retryMs, () => this.#attempt());
   }
 
-  /** It does not want it any more: what is queued for it is taken out, and it begins anew. */
+  /** Gives the lock up: takes out the entries that are queued for this process, and begins anew. */
   #giveUp(token: string): void {
     const late = new LateRequest(this.clock.now().monoMs, commandTimeoutMs);
     const { mode, queueAs } = this.#turn;
@@ -212,7 +212,7 @@ export class Process {
     });
   }
 
-  /** It writes no more from here on, whether that is known already or not. */
+  /** Ends the writes of this process, whether the loss is known already or not. */
   #downgrade(holder: Holder, then: () => void, step = holder.mode!.step + 2): void {
     const mode: Mode = { ...holder.mode!, kind: 'shared', step };
     holder.mode = mode;
@@ -274,7 +274,7 @@ export class Process {
     );
   }
 
-  /** An end that was set by hand is set at no node any more, behind a renewal that another majority confirms. */
+  /** True if no node still has an end that was set by hand, behind a renewal that another majority confirms. */
   #checkExact(): void {
     const nowMs = this.clock.now().monoMs;
     for (const { untilMs } of this.pendingExact) {

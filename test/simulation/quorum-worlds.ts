@@ -7,7 +7,7 @@ export interface Worlds {
   readonly seeds: readonly number[];
 }
 
-/** What all worlds granted; or which seed broke what. */
+/** The grants in all worlds, or the seed of the world that broke a promise. */
 export type Outcome = { readonly grants: number } | { readonly seed: number; readonly broken: string };
 
 async function run({ rules, seeds }: Worlds): Promise<Outcome> {

@@ -77,7 +77,7 @@ describe('the quorum in simulated worlds', () => {
   const ran: { name: string; worlds: number; grants: number; seconds: number }[] = [];
 
   before(() => {
-    // Of the stacks of errors, of which these worlds are full, nobody would read any.
+    // Nobody would read the stacks of the errors, of which these worlds are full.
     child = startChild(join(__dirname, 'quorum-worlds.ts'), [], { execArgv: ['--stack-trace-limit=0'] });
   });
 
@@ -142,7 +142,7 @@ describe('the quorum in simulated worlds', () => {
   });
 });
 
-/** What the first world says that the variant breaks. */
+/** The promise that the variant breaks, by the first world that says so. */
 async function seedOf(broken: Broken, rules: Partial<Rules>, from = 0): Promise<BrokenPromise | undefined> {
   for (let seed = from; seed < from + 1000; seed++) {
     try {

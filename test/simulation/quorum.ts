@@ -37,18 +37,18 @@ export interface Rules {
   /** Chances, 0 to 1, while faults last. */
   readonly lose: number;
   readonly repeat: number;
-  /** Of a node, every 100 ms: to be restarted, empty; to stand still. */
+  /** Chances of a node, every 100 ms: to be restarted, empty; to stand still. */
   readonly restart: number;
   readonly freeze: number;
-  /** Of a process, in a turn: to stand still while it holds; to leave without a release; to give up an attempt. */
+  /** Chances of a process, in a turn: to stand still while it holds; to leave without a release; to give up an attempt. */
   readonly stall: number;
   readonly leave: number;
   readonly giveUp: number;
   /** How far the nodes' clocks may be apart, in ms. */
   readonly skewMs: number;
-  /** Whether nodes mint the fence that is proposed to them; else each its own. */
+  /** True if nodes mint the fence that is proposed to them; otherwise each node mints its own. */
   readonly proposals: boolean;
-  /** What is locked: a mutex; readers and a writer, so many of them readers, of whom so many upgrade; or so many permits. */
+  /** The lock: a mutex; or readers and a writer, with the number of readers and of upgrades; or a semaphore, with its permits. */
   readonly lock?: 'mutex' | { readonly readers: number; readonly upgrade: number } | { readonly permits: number };
   /** All nodes have just been started for the first time, and their operator has said so. */
   readonly isNew?: boolean;
@@ -102,7 +102,7 @@ export interface Holder {
   ended: boolean;
 }
 
-/** What a process knows of its world. */
+/** The part of the world that a process knows. */
 export type WorldOfProcesses = Pick<
   World,
   'rules' | 'random' | 'nowMs' | 'unfinished' | 'after' | 'chance' | 'note' | 'holds' | 'broken'
@@ -121,9 +121,9 @@ export class World {
   readonly #holders: Holder[] = [];
   #order = 0;
   #lastFence = 0;
-  /** Of a reader: those of one phase need not be in order. */
+  /** The last fence of a reader: readers of one phase need not be in order. */
   #lastReaders = 0;
-  /** What somebody noticed who has nobody to throw at. */
+  /** A broken promise that was noticed where throwing would reach nobody. */
   #failure: BrokenPromise | undefined;
   readonly #noting: boolean;
 
@@ -193,7 +193,7 @@ export class World {
     if (!this.#holders.includes(holder)) this.#holders.push(holder);
   }
 
-  /** What excludes each other is in order. */
+  /** Checks that holders that exclude each other have their fences in order. */
   #checkFence({ mode }: Holder, fence: number): void {
     if (mode?.kind === 'counted') return;
     const isReader = mode?.kind === 'shared';
@@ -237,7 +237,7 @@ class Server {
     if (restart + freeze > 0) world.after(world.random() * 100, look);
   }
 
-  /** What an operator has said of a new quorum, of each first run. */
+  /** True in a first run: an operator has said that the quorum is new. */
   get isNew(): boolean {
     return this.#world.rules.isNew === true && this.runs === 0;
   }

@@ -72,7 +72,7 @@ describe('shared members in simulated worlds', function () {
   });
 });
 
-/** What the first world says that the variant breaks. */
+/** The promise that the variant breaks, by the first world that says so. */
 async function caught(simulate: (seed: number) => Promise<unknown>): Promise<string | undefined> {
   for (let seed = 0; seed < 300; seed += 1) {
     try {

@@ -178,7 +178,7 @@ class Sharers extends Process {
   }
 }
 
-/** What a request needs of its group. */
+/** The part of a group that a request needs. */
 type Fetcher = Pick<WaitGroup, 'take' | 'troubled'>;
 
 /** Asks again and again with one token, as a caller does that polls. */
@@ -317,7 +317,7 @@ class User implements ShareWaiter {
 
 const leasesOf = new WeakMap<Member, Lease[]>();
 
-/** What is held, as a held lock counts it. */
+/** A held permit or member, counted as a held lock counts its validity. */
 class Lease implements SharingHolder {
   readonly process: Sharers;
   readonly mode: Mode;

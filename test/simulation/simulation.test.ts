@@ -128,7 +128,7 @@ describe('the waiting protocol in simulated worlds', () => {
   });
 });
 
-/** What the first world says that the variant breaks. */
+/** The promise that the variant breaks, by the first world that says so. */
 function seedOf(broken: Broken, rules: Partial<Rules>): Error | undefined {
   for (let seed = 0; seed < 300; seed++) {
     try {

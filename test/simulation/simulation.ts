@@ -73,12 +73,12 @@ export class BrokenPromise extends Error {}
 
 /** Faults happen until then; after it everybody must get on. */
 const faultsEndMs = 15_000;
-/** No caller may still wait so long after the last fault. */
+/** The time after the last fault by which no caller may still wait. */
 const maxWaitMs = 60_000;
 const pollMs = 5;
 const epochMicros = 1_700_000_000_000_000;
 const key = 'the lock';
-/** What the variant with a nonce that can be guessed has. */
+/** The nonce in the variant whose nonces can be guessed. */
 const theOnlyNonce = 'guessed';
 
 /** One world, run to its end. Throws a BrokenPromise; `noting` one that tells the end of its history, which takes longer. */
@@ -196,7 +196,7 @@ export class Simulation {
     throw new BrokenPromise(`${promise}\n${this.history.slice(-60).join('\n')}`);
   }
 
-  /** In two variants, a request that was answered seems to have been sent so much later: older messages count. */
+  /** The delay by which, in two variants, an answered request seems to have been sent later: older messages count. */
   shiftMs(queue: Queue): number {
     const { broken } = this.rules;
     if (broken === 'a grant counts from its message') return 1e9;
@@ -239,7 +239,7 @@ export class Simulation {
     return lose + repeat === 0;
   }
 
-  /** What the machine did is checked here. */
+  /** Lets the machine acquire, and checks the result. */
   acquire(command: Parameters<Machine['acquire']>[0], by: string): ReturnType<Machine['acquire']> {
     this.commands += 1;
     const reply = this.machine.acquire(command, this.micros);
@@ -271,7 +271,7 @@ export class Simulation {
     }
   }
 
-  /** Of two entries of a token, one would be granted to nobody. */
+  /** Checks that no token has two entries: one of them would be granted to nobody. */
   #checkQueuedOnce(): void {
     const tokens = (this.#rows.get(key)?.queue ?? []).map(({ token }) => token);
     if (new Set(tokens).size < tokens.length) this.broken('a token is queued twice');
@@ -514,7 +514,7 @@ class Process implements QueuePort {
     return Math.floor(this.#world.micros / 1000) + commandTimeoutMs;
   }
 
-  /** What is sent in one tick arrives together, in its order; so do the answers. Each may be lost, or its command run twice. */
+  /** Sends a call. The calls of one tick arrive together and in order, and so do the answers. Each may be lost, or its command run twice. */
   #call(run: () => unknown, commandTimeoutMs: number, isRelease: boolean, answer: ReplyCallbacks<any>): void {
     const world = this.#world;
     let settled = false;
@@ -684,7 +684,7 @@ class User implements Waiter {
           holder.untilMs = Math.max(holder.untilMs, sent.monoMs + trustedMs(lifetimeMs));
           return;
         }
-        // What it works at goes on, and is released in vain.
+        // The process goes on with its work, and releases in vain.
         holder.untilMs = world.nowMs;
         queue.lost(holder);
       },

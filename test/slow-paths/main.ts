@@ -1,7 +1,7 @@
 /**
  * `npm run test:slow-paths [-- --grep <text>]`: the contract suite at the places of `npm cit`, and the comparison of the scripts with
  * their executable specification, in a copy of the tree without any short cut. Exit code as mocha's.
- * What a whole run came to goes to proof/slow-paths.json.
+ * The result of a whole run goes to proof/slow-paths.json.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

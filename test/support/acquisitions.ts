@@ -37,7 +37,7 @@ export interface Asked {
   reject(error: unknown): void;
 }
 
-/** What has become of an acquisition. */
+/** The outcome of an acquisition so far. */
 export interface Outcome {
   held: HeldLock | undefined;
   error: any;
@@ -75,13 +75,13 @@ export class Acquisitions {
   scope!: Scope;
   /** The requests that were sent. */
   asked: Asked[] = [];
-  /** What the channel for wake-ups is opened with; and what it then hears. */
+  /** The channel for wake-ups: the calls that open it, and those by which it hears. */
   channel!: { open(): void; fail(error: Error): void; hear(text: string): void; gap(): void };
   /** How often one was opened. */
   channels = 0;
   readonly #waiting = new Set<unknown>();
 
-  /** Of a store that has wake-ups. */
+  /** The channels of a store that has wake-ups. */
   readonly listening: Pick<Store, 'channels'> = {
     channels: {
       listensAlone: false,
@@ -139,7 +139,7 @@ export class Acquisitions {
     key: string | string[] = 'k',
   ): Outcome => outcomeOf(acquire(key, settled(settings), this.scope, variant, (held) => held));
 
-  /** What can be answered without a timer has been. */
+  /** Resolves when all that can be answered without a timer has been answered. */
   readonly answered = (): Promise<unknown> => this.timers.tickAsync(0);
   readonly pass = (ms: number): Promise<unknown> => this.timers.tickAsync(ms);
 

@@ -14,7 +14,7 @@ export interface Marked {
   readonly edit: (code: string, words: Words) => string;
 }
 
-/** Of code without a marker. */
+/** An alteration of code without a marker. */
 export interface Matched {
   /** In src/. */
   readonly file: string;
@@ -67,7 +67,7 @@ export function operand(at: string, position: number, counts: boolean): Marked {
   return { at, edit };
 }
 
-/** What is assigned, or returned, is another expression. */
+/** Replaces the expression that is assigned or returned. */
 export function value(at: string, expression: string): Marked {
   return { at, edit: (code) => put(code, startOfValue(code), code.search(/[;,]?$(?![\s\S])/), expression) };
 }
@@ -126,7 +126,7 @@ function unmarked(text: string): string {
 }
 
 function replaced(before: string, { file, from, to }: Matched): string {
-  if (before.split(from).length !== 2) throw new Error(`src/${file} does not have this exactly once any more: ${from}`);
+  if (before.split(from).length !== 2) throw new Error(`src/${file} no longer has this exactly once: ${from}`);
   return before.replace(from, () => to);
 }
 
@@ -214,7 +214,7 @@ const known = new Set(
   redis require return set string super then this throw tonumber true try undefined false nil void while`.split(/\s+/),
 );
 
-/** What the text uses and does not declare, members aside: without names of the languages. */
+/** The names that the text uses and does not declare, members and names of the languages aside. */
 function namesOf(text: string): string[] {
   const code = text.replace(/\/\*[\s\S]*?\*\/|(?:\/\/|--) .*$/gm, '').replace(/'[^'\n]*'|"[^"\n]*"/g, "''");
   const declared = [...code.matchAll(/\b(?:const|let|local) (?:_, )?(\w+)|\((\w+)\) =>/g)].flatMap(

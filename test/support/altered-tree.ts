@@ -17,7 +17,7 @@ export interface Ran {
 const { findBinary } = require('../../scripts/redis-binary.cjs');
 
 const root = join(__dirname, '../..');
-/** What a run of a copy needs. */
+/** The files that a run of a copy needs. */
 const needed = [
   'src',
   'test',
@@ -55,7 +55,7 @@ export class AlteredTree {
       const path = join(this.#folder, 'src', file);
       writeFileSync(path, altered(file, readFileSync(path, 'utf8'), alterations));
     }
-    // What is generated is among the sources, as they are.
+    // Generated files are among the sources, as they are.
     if (![...files].some((file) => file.endsWith('.lua'))) return [...files];
     const { code, output } = await this.run(['--import', 'tsx', 'scripts/generate-scripts.ts']);
     if (code !== 0) throw new Error(`the scripts could not be generated:\n${output}`);

@@ -1,5 +1,5 @@
 /**
- * A Redis Cluster for tests, on loopback, joined by commands alone: masters that share the slots evenly, each with so many
+ * A Redis Cluster for tests, on loopback, joined by commands alone: masters that share the slots evenly, each with as many
  * replicas; slots that are moved, and masters that die.
  *
  * Invariant: when it is given out every node knows all others and serves, and every replica is in step; the root hooks end its
@@ -40,7 +40,7 @@ export interface ClusterOptions {
   readonly host?: string;
 }
 
-/** Starts so many masters, and replicas of each, and resolves when each of them says that the cluster is whole. */
+/** Starts that many masters, and replicas of each, and resolves when each node says that the cluster is whole. */
 export async function startCluster(
   masters = 3,
   replicasOfEach = 0,
@@ -99,7 +99,7 @@ export async function startCluster(
     return nodes.filter(({ port }) => ports.includes(port));
   };
   const slotOf = (key: string): Promise<number> => living()[0]!.command('CLUSTER', 'KEYSLOT', key);
-  /** What a cluster says of itself is behind what was just told to it. */
+  /** True if the node agrees: a cluster reports its state some time after it was told. */
   const agreed = async (node: RedisServer): Promise<boolean> => {
     const views = await Promise.all(
       living().map(async (each) =>
@@ -141,7 +141,7 @@ export async function startCluster(
           const others = (await mastersNow()).filter((node) => node !== to && node !== from);
           for (const node of [to, from, ...others])
             await node.command('CLUSTER', 'SETSLOT', slot, 'NODE', ids.get(to)!);
-          // What a node was told by us, an older word of another may undo for a moment.
+          // Older news from another node may undo for a moment what we told a node.
           const knows = async (): Promise<boolean> => {
             const masters = await Promise.all(living().map((node) => masterOf(slot, node)));
             return masters.every((master) => master === to);

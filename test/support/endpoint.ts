@@ -17,7 +17,7 @@ import type { RedisServer } from './redis';
 
 const masters = 3;
 const crossSlot = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
-/** Of a session, or of the scripts that a node knows. */
+/** Commands that change a session or the scripts of a node, and so go to all nodes. */
 const ofAll = new Set(['HELLO', 'AUTH', 'CLIENT', 'SCRIPT', 'SELECT', 'RESET', 'FLUSHALL', 'FLUSHDB', 'QUIT']);
 const keyless = new Set([
   ...['PING', 'ECHO', 'INFO', 'TIME', 'CONFIG', 'COMMAND', 'ACL', 'WAIT', 'DEBUG', 'MONITOR', 'DBSIZE'],
@@ -100,7 +100,7 @@ interface Expected {
   readonly name: string;
   /** Nodes whose whole reply is still to come. */
   missing: number;
-  /** Of the first node that was asked, or an error of any other. */
+  /** The reply of the first node that was asked, or an error of any other node. */
   reply: Buffer;
 }
 
@@ -219,7 +219,7 @@ function keysOf(name: string, args: readonly string[]): readonly string[] {
   return ofSeveralKeys.has(name) ? args.slice(1) : args.slice(1, 2);
 }
 
-/** What a node says of its cluster. */
+/** A node's reply about its cluster, changed into the reply of a single server. */
 function asOneServer({ name }: Expected, reply: Buffer): Buffer {
   if (name !== 'INFO' && name !== 'HELLO') return reply;
   const text = reply.toString('latin1').replace('cluster_enabled:1', 'cluster_enabled:0');

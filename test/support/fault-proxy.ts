@@ -41,7 +41,7 @@ export interface RuleSelector extends Selector {
   readonly times?: number;
 }
 
-/** What happens to a command on its way in, to its reply on the way out; a stage that is missing passes. */
+/** The treatment of a command on its way in and of its reply on the way out; a stage that is missing passes. */
 export interface Action {
   readonly request?: (link: Link, exchange: Exchange) => void | Promise<void>;
   readonly reply?: (link: Link, reply: Buffer) => void | Promise<void>;
@@ -249,7 +249,7 @@ export class FaultProxy {
     this.#mode = { kind: 'halfOpen' };
   }
 
-  /** Replies reach the clients in pieces of so many bytes, with so many milliseconds after each. */
+  /** Sends replies to the clients in pieces of `bytes`, with a pause of `ms` after each. */
   dribble(bytes: number, ms: number): void {
     this.#mode = { kind: 'dribble', bytes, ms };
   }
@@ -311,7 +311,7 @@ export interface Exchange {
   readonly raw: Buffer;
 }
 
-/** What the next replies belong to. */
+/** The command that the next replies belong to. */
 interface Expected extends Exchange {
   /** Frames still to come: a SUBSCRIBE to three channels has three confirmations. */
   missing: number;
@@ -364,7 +364,7 @@ export class Link {
     return this.#deaf || this.#mute;
   }
 
-  // What actions are made of.
+  // The parts of actions.
 
   pause(ms: number): Promise<void> {
     return sleep(ms, undefined, { signal: this.#proxy.ended });

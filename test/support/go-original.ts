@@ -66,7 +66,7 @@ export class GoOriginal {
     await this.#run(writeUnlock, this.#writerToken);
   }
 
-  /** What it answers is not looked at. */
+  /** Refreshes the writer's lock; its answer is not looked at. */
   async refreshWriter(ttlMs: number): Promise<void> {
     await this.#run(refresh, this.#writerToken, ttlMs);
   }

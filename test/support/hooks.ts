@@ -32,7 +32,7 @@ Runnable.prototype.run = function (done) {
       this.pending = true;
       return done();
     }
-    // What was not made cannot be undone.
+    // A suite that was not set up cannot be torn down.
     done(lacking.has(suite) && this instanceof Hook ? undefined : error);
   });
 };

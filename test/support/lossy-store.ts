@@ -29,7 +29,7 @@ export const clock: Clock = {
 };
 
 export interface LossyStore extends Store {
-  /** What becomes of the next requests of a verb, in order. */
+  /** The fates of the next requests of a verb, in order. */
   readonly fates: Record<Verb, Fate[]>;
   /** All that came, in order. */
   readonly acquires: AcquireRequest[];

@@ -1,4 +1,4 @@
-/** What a test needs and this machine may lack: `npm test` installs it beforehand, a file that is run alone does not. */
+/** Parts that a test needs and this machine may lack: `npm test` installs them beforehand, a file that is run alone does not. */
 /** Thrown by a test, or by a hook for the tests behind it: they are pending, with the reason on the console. */
 export class Missing extends Error {}
 

@@ -57,7 +57,7 @@ export async function kill9(child: ChildProcess): Promise<void> {
   await exited(child);
 }
 
-/** SIGSTOP: resolves when the kernel says that the child stands still, so that nothing runs there any more. */
+/** SIGSTOP: resolves when the kernel says that the child stands still, so that nothing runs there any longer. */
 export async function stop(child: ChildProcess): Promise<void> {
   child.kill('SIGSTOP');
   await waitFor(() => isStopped(child), { what: `process ${child.pid} to stop` });

@@ -283,7 +283,7 @@ export class RedisServer {
   }
 }
 
-// What a server was asked to do.
+// The commands that a server was asked to execute.
 
 export interface RecordedCommand {
   /** Address and port of the client; the same for what its script calls. */
@@ -342,7 +342,7 @@ export async function commandStats(client: Client): Promise<Record<string, numbe
   return Object.fromEntries([...lines].map(([, name, calls]) => [name!, Number(calls)]));
 }
 
-/** What was called between two `commandStats`, without the asking itself. */
+/** The calls between two `commandStats`, without those of the reading itself. */
 export function diffCommandStats(
   before: Record<string, number>,
   after: Record<string, number>,

@@ -16,7 +16,7 @@ export interface TestSentinels {
   readonly ports: readonly number[];
   /** Where they speak TLS, if they do. */
   readonly tlsPorts: readonly number[];
-  /** Resolves when every sentinel knows so many replicas of a master, and all other sentinels of it. */
+  /** Resolves when every sentinel knows that many replicas of a master, and all other sentinels of it. */
   ready(name: string, replicas: number): Promise<void>;
   /** Resolves when every sentinel has announced that the master is another one. */
   switched(name: string, port: number): Promise<void>;
@@ -61,7 +61,7 @@ export async function startSentinels(
   const started = await Promise.all(Array.from({ length: count }, start));
   const ports = started.map(({ port }) => port);
   const clients = await Promise.all(ports.map((port) => connect(port, { RESP: 2 })));
-  /** What all sentinels know of a master, each as a function from the name of a field. */
+  /** The views of all sentinels on a master, each as a function from the name of a field. */
   const know = async (name: string): Promise<((field: string) => string | undefined)[]> => {
     const states = await Promise.all(clients.map((client) => client.sendCommand(['SENTINEL', 'MASTER', name])));
     return (states as unknown as string[][]).map((state) => (field) => state[state.indexOf(field) + 1]);

@@ -10,7 +10,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import IORedis from 'ioredis-5';
 
-/** What @upstash/redis is given. */
+/** The configuration of @upstash/redis. */
 export interface Bridge {
   readonly url: string;
   readonly token: string;

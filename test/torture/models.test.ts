@@ -18,7 +18,7 @@ import {
 
 type Some = Partial<Extract<Event, { e: 'hold' }>>;
 
-/** What one or two processes wrote, in the order of time. */
+/** The events that one or two processes wrote, in the order of time. */
 class History {
   readonly events: Written[] = [];
 

@@ -9,7 +9,7 @@ const { sharedMemoryStore, LockError } = redisExpLock;
 const never = (): Promise<never> => new Promise(() => setInterval(() => {}, 1000));
 const say = (message: unknown): void => void process.send!(message);
 
-/** What was seen of a table while others died at it. */
+/** The observations at a table while other processes died at it. */
 export interface Seen {
   pairs: number;
   refused: Record<string, number>;
@@ -111,7 +111,7 @@ const deeds: Record<string, (name: string, ...args: string[]) => Promise<unknown
     await never();
   },
 
-  /** Adds one to the number in a file, so many times. */
+  /** Adds one to the number in a file, the given number of times. */
   async add(name, file, times) {
     const withLock = redisExpLock({ redis: sharedMemoryStore(name), lifetime: 10_000, timeout: 60_000 });
     for (let n = 0; n < Number(times); n++) {

@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import redisExpLock from '../../../src/index';
 
 const deeds: Record<string, (name: string, ...args: string[]) => Promise<unknown>> = {
-  /** Adds one to the number in a file, so many times: reads, thinks, writes. */
+  /** Adds one to the number in a file, the given number of times: reads, thinks, writes. */
   async count(name, file, times) {
     const withLock = redisExpLock({ redis: redisExpLock.sharedMemoryStore(name), lifetime: 10_000, timeout: 60_000 });
     for (let n = 0; n < Number(times); n++) {

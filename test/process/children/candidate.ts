@@ -1,6 +1,6 @@
 // A candidate of an election. argv: Redis url, name, lifetime in ms, how many terms it leads (0: one after the other, without
 // end). Times are those of the clock that all processes of the host have in common, in ms.
-// Out, for so many terms: 'ready', and from the first message on: all of them, [fence, began, ended]. Without end: 'campaigning', and then each { begins: fence },
+// Out, for a given number of terms: 'ready', and from the first message on: all of them, [fence, began, ended]. Without end: 'campaigning', and then each { begins: fence },
 // { aborted: reason }, { settled: fence }, with its time. A function that is told to stop takes 300 ms more.
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
