@@ -1,53 +1,35 @@
 // Advice for unknown option names: our name for an option of another lock library, or the option that was probably meant.
 
-const lifetime = 'use `lifetime`, in milliseconds';
-const timeout = 'use `timeout`, the longest wait in milliseconds';
-const retryTimeout = 'use `retryTimeout`, the pause between two attempts in milliseconds (`step` in a HostLock)';
-const maxRetries = 'use `maxRetries`, a number of further attempts after the first';
-const autoExtend = 'use `autoExtend`, true or false: a lock is renewed at a third of its `lifetime`, in milliseconds';
-
-/** Option names of other lock libraries, each with our name and its unit. */
-const elsewhere: ReadonlyMap<string, string> = new Map([
-  ['expiry', lifetime],
-  ['exptime', lifetime],
-  ['ttl', lifetime],
-  ['duration', lifetime],
-  ['leaseTime', lifetime],
-  ['lockTimeout', lifetime],
-  ['LockTTL', lifetime],
-  ['waitTime', timeout],
-  ['acquireTimeout', timeout],
-  ['blocking_timeout', timeout],
-  ['retries', maxRetries],
-  ['retryCount', maxRetries],
-  ['RetryCount', maxRetries],
-  ['acquireAttemptsLimit', 'use `maxRetries`, a number of further attempts after the first: one less'],
-  ['interval', retryTimeout],
-  ['retryDelay', retryTimeout],
-  ['retryInterval', retryTimeout],
-  ['RetryInterval', retryTimeout],
-  ['max_step', 'use `maxRetryTimeout`, in milliseconds (`maxStep` in a HostLock)'],
-  ['retryJitter', 'use `jitter`, the share of each pause that is random, from 0 to 1'],
-  ['driftFactor', 'nothing replaces it: a thousandth of each `lifetime` is never relied on, for clocks that drift'],
-  ['automaticExtensionThreshold', autoExtend],
-  ['refreshInterval', autoExtend],
-  ['onLockLost', 'use `lease.signal`, an AbortSignal that aborts when the lock is lost'],
-  ['identifier', 'use `owner`, a label: each token is made here, and handed over by `lease.detach()`'],
-  ['acquiredExternally', 'use `withLock.adopt(detached)` with what `lease.detach()` gave'],
-  ['client', 'use `redis`, a connected client'],
-  ['AppID', 'use `prefix`, or `owner` for a label'],
-  ['ReaderLockToken', 'use `readers` of an RWLock'],
-  ['Mode', 'use `prefer` of an RWLock'],
-  ['Context', 'use `signal`, an AbortSignal'],
-]);
+/** Our names for the options of other lock libraries. */
+const elsewhere: Readonly<Record<string, string>> = {
+  'expiry exptime ttl duration leaseTime lockTimeout LockTTL': 'use `lifetime`, in milliseconds',
+  'waitTime acquireTimeout blocking_timeout': 'use `timeout`, the longest wait in milliseconds',
+  'retries retryCount RetryCount': 'use `maxRetries`, a number of further attempts after the first',
+  acquireAttemptsLimit: 'use `maxRetries`, a number of further attempts after the first: one less',
+  'interval retryDelay retryInterval RetryInterval':
+    'use `retryTimeout`, the pause between two attempts in milliseconds (`step` in a HostLock)',
+  max_step: 'use `maxRetryTimeout`, in milliseconds (`maxStep` in a HostLock)',
+  retryJitter: 'use `jitter`, the share of each pause that is random, from 0 to 1',
+  driftFactor: 'nothing replaces it: a thousandth of each `lifetime` is never relied on, for clocks that drift',
+  'automaticExtensionThreshold refreshInterval':
+    'use `autoExtend`, true or false: a lock is renewed at a third of its `lifetime`, in milliseconds',
+  onLockLost: 'use `lease.signal`, an AbortSignal that aborts when the lock is lost',
+  identifier: 'use `owner`, a label: each token is made here, and handed over by `lease.detach()`',
+  acquiredExternally: 'use `withLock.adopt(detached)` with what `lease.detach()` gave',
+  client: 'use `redis`, a connected client',
+  AppID: 'use `prefix`, or `owner` for a label',
+  ReaderLockToken: 'use `readers` of an RWLock',
+  Mode: 'use `prefer` of an RWLock',
+  Context: 'use `signal`, an AbortSignal',
+};
 
 /** The maximum share of wrong letters in a misspelt name. */
 const maxSlipsShare = 1 / 3;
 
 /** The advice for a name that is not in `known`. */
 export function adviceFor(name: string, known: readonly string[]): string {
-  const advice = elsewhere.get(name);
-  if (advice !== undefined) return advice;
+  const other = Object.keys(elsewhere).find((names) => names.split(' ').includes(name));
+  if (other !== undefined) return elsewhere[other]!;
   const near = known
     .map((each) => ({ each, slips: slipsBetween(name.toLowerCase(), each.toLowerCase()) }))
     .filter(({ each, slips }) => slips <= each.length * maxSlipsShare)
