@@ -28,7 +28,7 @@ const surelyShort = Math.floor(maxKeyBytes / 3);
 export function lockKeys(key: Key, prefix: string): Key {
   if (typeof key === 'string') return lockKey(key, prefix); // H12
   if (!Array.isArray(key)) throw optionError('key', 'a string, or an array of strings', key); // H12b
-  if (key.length === 0) throw optionError('key', 'at least one key in the array', key, 'range');
+  if (key.length === 0) throw impossible('at least one key in the array', key);
   if (key.length === 1) return lockKey(key[0], prefix);
   const keys: string[] = [];
   for (let n = 0; n < key.length; n += 1) keys.push(lockKey(key[n], prefix));
@@ -57,17 +57,10 @@ export function ownKey(key: Key): Key {
 /** @internal One validated lock key, prefix included. */
 export function lockKey(key: unknown, prefix: string): string {
   const full = fullKey(key, prefix);
-  // H12f
-  if (isTooLong(full)) {
-    throw optionError('key', 'at most 1024 bytes, prefix included', `${byteLength(full)} bytes`, 'range');
-  }
+  if (isTooLong(full)) throw impossible('at most 1024 bytes, prefix included', `${byteLength(full)} bytes`); // H12f
   if (looksLikeCompanion.test(full)) {
-    throw optionError(
-      'key',
-      `a name that does not end like one of our companion keys (:fence, :${companions.join(', :')})`,
-      key,
-      'range',
-    );
+    const ends = `:fence, :${companions.join(', :')}`;
+    throw impossible(`a name that does not end like one of our companion keys (${ends})`, key);
   }
   return full;
 }
@@ -84,7 +77,7 @@ export function peerKey(key: unknown, prefix: string): string {
 export function unusedName(full: string): string {
   const isCompanion = companionEnd.test(full) && hashTag(full) !== null;
   if (isCompanion || full === fenceKey || full.startsWith(`${fenceKey}:`)) {
-    throw optionError('key', 'a name that none of the library’s own keys can have', full, 'range');
+    throw impossible('a name that none of the library’s own keys can have', full);
   }
   return full;
 }
@@ -92,21 +85,18 @@ export function unusedName(full: string): string {
 /** Checks the rules for every lock key: text that Redis keeps unchanged, and a cluster slot that its companions can share. */
 function fullKey(key: unknown, prefix: string): string {
   if (typeof key !== 'string') throw optionError('key', 'a string', key); // H51
-  if (key === '') throw optionError('key', 'a string of 1 to 1024 bytes', key, 'range');
+  if (key === '') throw impossible('a string of 1 to 1024 bytes', key);
   const full = prefix + key;
   // H12e
-  if (!full.isWellFormed()) {
-    throw optionError('key', 'well-formed Unicode (a lone surrogate would become another key)', key, 'range');
-  }
+  if (!full.isWellFormed()) throw impossible('well-formed Unicode (a lone surrogate would become another key)', key);
   if (full.includes('}') && hashTag(full) === null) {
-    throw optionError(
-      'key',
-      'braces that form a hash tag such as "{user}:1", or no closing brace at all',
-      key,
-      'range',
-    );
+    throw impossible('braces that form a hash tag such as "{user}:1", or no closing brace at all', key);
   }
   return full;
+}
+
+function impossible(expected: string, got: unknown): Error {
+  return optionError('key', expected, got, 'range');
 }
 
 /** @internal True if a key in Redis may be a lock, and not a companion or a fence counter. */
