@@ -30,9 +30,6 @@ export interface BunRedisLike {
   send(command: string, args: string[]): Promise<any>;
 }
 
-/** A client of Redis. */
-export type ClientLike = NodeRedisLike | IORedisLike | GlideLike | UpstashLike | BunRedisLike;
-
 /** A store made by memoryStore() or sharedMemoryStore(), for the option `redis`. */
 export interface EmbeddedStore {
   readonly kind: 'memory' | 'shared-memory';
@@ -41,4 +38,4 @@ export interface EmbeddedStore {
 }
 
 /** A value of the option `redis`; a list of them is a quorum. */
-export type RedisLike = ClientLike | EmbeddedStore;
+export type RedisLike = NodeRedisLike | IORedisLike | GlideLike | UpstashLike | BunRedisLike | EmbeddedStore;
