@@ -150,13 +150,10 @@ export interface Rule {
 const isNumber = (value: unknown): boolean => typeof value === 'number';
 const isObject = (value: unknown): boolean => Object(value) === value;
 const isString = (value: unknown): boolean => typeof value === 'string';
+const isFunction = (value: unknown): boolean => typeof value === 'function';
 const always = (): boolean => true;
 /** @internal */
-export const functionRule = (expected: string): Rule => ({
-  expected,
-  kind: (value) => typeof value === 'function',
-  possible: always,
-});
+export const functionRule = (expected: string): Rule => ({ expected, kind: isFunction, possible: always });
 /** @internal */
 export const integer = (min: number, max = Number.MAX_SAFE_INTEGER): Rule => ({
   expected: `a whole number, ${min} to ${max}`,
@@ -184,9 +181,7 @@ export const signalRule: Rule = {
   expected: 'an AbortSignal',
   // Checked by its shape: a signal of another realm or of a package will do. Half a signal would never end a wait.
   kind: (value) =>
-    typeof value?.aborted === 'boolean' &&
-    typeof value.addEventListener === 'function' &&
-    typeof value.removeEventListener === 'function',
+    typeof value?.aborted === 'boolean' && isFunction(value.addEventListener) && isFunction(value.removeEventListener),
   possible: always,
 };
 /** @internal */
@@ -349,8 +344,8 @@ function objectOf(options: unknown, known: readonly string[]): Record<string, un
 function isClient(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false;
   const { kind, close, evalSha, evalsha, customCommand } = value as Record<string, unknown>;
-  const isStore = typeof kind === 'string' && typeof close === 'function';
-  return isStore || [evalSha, evalsha, customCommand].some((method) => typeof method === 'function');
+  const isStore = isString(kind) && isFunction(close);
+  return isStore || [evalSha, evalsha, customCommand].some(isFunction);
 }
 
 /** @internal Throws unless the rule permits `value`. */
