@@ -40,8 +40,8 @@ export class AcquireTrace {
       try {
         const acquiring = work();
         acquiring.then(
-          (result) => this.#onResult(result),
-          (error) => this.#onError(error),
+          (result) => this.#end({ result }),
+          (error) => this.#end({ error }),
         );
         return acquiring;
       } finally {
@@ -67,18 +67,9 @@ export class AcquireTrace {
     Object.assign(this.#event, { waitedMs: performance.now() - this.#startMs, attempts, queued, fence, outcome });
   }
 
-  #onResult(result: unknown): void {
-    this.#event.result = result;
-    this.#end();
-  }
-
-  #onError(error: unknown): void {
-    this.#event.error = error;
-    errorChannel.publish(this.#event);
-    this.#end();
-  }
-
-  #end(): void {
+  #end(settled: { readonly result: unknown } | { readonly error: unknown }): void {
+    Object.assign(this.#event, settled);
+    if ('error' in settled) errorChannel.publish(this.#event);
     asyncStart.publish(this.#event);
     asyncEnd.publish(this.#event);
   }
