@@ -18,7 +18,7 @@ import {
   type WaitOptions,
 } from './core/options';
 import type { HeldLock } from './hold/held-lock';
-import { getters, type Lease, leaseMethods, method } from './hold/lease';
+import { getter, type Lease, leaseMethods, method } from './hold/lease';
 import type { Scope } from './hold/scope';
 import { scopeFor } from './inspect/registry';
 import type { Mode } from './store/contract';
@@ -156,7 +156,7 @@ async function changeTo(held: HeldLock, kind: 'shared' | 'exclusive', options: u
 }
 
 const rwLeaseMethods: object = Object.create(leaseMethods, {
-  ...getters({ mode: (held) => (held.mode!.kind === 'shared' ? 'read' : 'write') }),
+  mode: getter((held) => (held.mode!.kind === 'shared' ? 'read' : 'write')),
   upgrade: method((held, options) => changeTo(held, 'exclusive', options)),
   downgrade: method((held) => changeTo(held, 'shared', undefined)),
 });

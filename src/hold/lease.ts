@@ -171,14 +171,12 @@ export function heldLockOf(lease: unknown): HeldLock {
 
 /** @internal The prototype of leases. A class whose leases can do more puts another prototype in between. */
 export const leaseMethods: object = Object.create(Function.prototype, {
-  ...getters({
-    key: (held) => held.key,
-    keys: (held) => [...listOf(held.key)],
-    token: (held) => held.token,
-    fence: (held) => held.fence,
-    retries: (held) => held.retries,
-    signal: (held) => held.signal,
-  }),
+  key: getter((held) => held.key),
+  keys: getter((held) => [...listOf(held.key)]),
+  token: getter((held) => held.token),
+  fence: getter((held) => held.fence),
+  retries: getter((held) => held.retries),
+  signal: getter((held) => held.signal),
   release: method((held) => held.release()),
   // If a stall has left 0 ms, the check aborts the signal at once, before any timer runs.
   remaining: method((held) => (held.check() ? held.remaining() : 0)), // H18c
@@ -225,17 +223,13 @@ function shown(
   return `Lease ${inspect({ key, fence, remaining: this.remaining() }, options)}`;
 }
 
-/** @internal Properties that a lease reads from its held lock. */
-export function getters(read: Record<string, (held: HeldLock) => unknown>): PropertyDescriptorMap {
-  const entries = Object.entries(read).map(([name, get]) => [
-    name,
-    {
-      get(this: unknown) {
-        return get(heldLockOf(this));
-      },
+/** @internal A property that a lease reads from its held lock. */
+export function getter(read: (held: HeldLock) => unknown): PropertyDescriptor {
+  return {
+    get(this: unknown) {
+      return read(heldLockOf(this));
     },
-  ]);
-  return Object.fromEntries(entries);
+  };
 }
 
 /** @internal A method of a lease that calls its held lock. */
