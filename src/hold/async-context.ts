@@ -103,7 +103,7 @@ export class TakenLock {
   lease: Lease | undefined;
   /** A lock taken later by code that this context called. This context may unlock it. */
   #later: TakenLock | undefined;
-  #isOver = false;
+  isOver = false;
 
   constructor(by: object) {
     this.by = by;
@@ -121,10 +121,6 @@ export class TakenLock {
     return taken;
   }
 
-  get isOver(): boolean {
-    return this.#isOver;
-  }
-
   get last(): TakenLock {
     const later = this.#later;
     return later === undefined || later.isOver || later.lease === undefined ? this : later.last;
@@ -132,8 +128,8 @@ export class TakenLock {
 
   /** Forgets a lock that was unlocked or never granted. */
   end(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+    if (this.isOver) return;
+    this.isOver = true;
     this.lease = undefined;
     forgetOne();
   }

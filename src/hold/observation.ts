@@ -47,16 +47,14 @@ export function tellChanged(held: KeptLock): void {
 export function tellRelease(held: KeptLock, released: boolean): void {
   tellEnd(held, 'released');
   if (!releaseChannel.hasSubscribers) return;
-  const { fence } = held;
-  const event: ReleaseEvent = { ...eventOf(held), heldMs: heldMs(held), released, fence }; // H11b H78d
+  const event: ReleaseEvent = { ...eventOf(held), heldMs: heldMs(held), released, fence: held.fence }; // H11b H78d
   releaseChannel.publish(event);
 }
 
 export function tellLost(held: KeptLock, reason: LossReason): void {
   tellEnd(held, 'lost');
   if (!lostChannel.hasSubscribers) return;
-  const { fence } = held;
-  const event: LostEvent = { ...eventOf(held), reason, heldMs: heldMs(held), fence };
+  const event: LostEvent = { ...eventOf(held), reason, heldMs: heldMs(held), fence: held.fence };
   lostChannel.publish(event); // H9
 }
 
