@@ -1,19 +1,14 @@
 // Text for people and for programs: durations, tables, and colours on a terminal. Text from a server is escaped, so that it cannot
 // control the terminal.
+import { once } from 'node:events';
 
-const units: readonly (readonly [string, number])[] = [
-  ['ms', 1],
-  ['s', 1000],
-  ['m', 60_000],
-  ['h', 3_600_000],
-  ['d', 86_400_000],
-];
+const unitMs: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /** Parses a duration, such as `30s`, `500ms` or `1.5h`. A number alone is in seconds. Returns undefined for other text. */
 export function durationOf(text: string): number | undefined {
   const [, number, unit = 's'] = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)?$/.exec(text) ?? [];
   if (number === undefined) return undefined;
-  const ms = Math.round(Number(number) * units.find(([name]) => name === unit)![1]);
+  const ms = Math.round(Number(number) * unitMs[unit]!);
   return Number.isSafeInteger(ms) ? ms : undefined;
 }
 
@@ -43,8 +38,6 @@ function isAscii(text: string): boolean {
 /** Wider cells shift the next ones, but make no column wider. */
 const maxWidth = 80;
 const gap = 2;
-/** Runs of spaces by length, made once because 100,000 rows have 600,000 gaps. */
-const spaces = Array.from({ length: maxWidth + gap + 1 }, (_, n) => ' '.repeat(n));
 
 /**
  * Formats left-aligned columns. The last column is not padded.
@@ -57,11 +50,9 @@ export function table(rows: readonly (readonly string[])[], widths: number[] = [
   for (let n = 0; n < last; n += 1) {
     for (const row of rows) widths[n] = Math.max(widths[n] ?? 0, Math.min(lengthOf(row[n]!), maxWidth));
   }
-  return rows.map((row) => {
-    let text = '';
-    for (let n = 0; n < last; n += 1) text += row[n]! + spaces[Math.max(widths[n]! - lengthOf(row[n]!), 0) + gap]!;
-    return text + row[last]!;
-  });
+  const padded = (text: string, n: number): string =>
+    n === last ? text : text + ' '.repeat(Math.max(widths[n]! - lengthOf(text), 0) + gap);
+  return rows.map((row) => row.map(padded).join(''));
 }
 
 const wide =
@@ -111,40 +102,27 @@ export function paint(stream: NodeJS.WriteStream, style: keyof typeof codes, tex
   return wants ? `\x1b[${codes[style]}m${text}\x1b[0m` : text;
 }
 
-let broken = false;
-/** The reason why output was lost, unless its reader has closed the pipe. */
+/** The code of the first error of stdout. */
 let failure: string | undefined;
 
 /** Writes a line to stdout. Resolves when there is room for more, with false if the reader is gone. */
 export async function print(line: string): Promise<boolean> {
-  if (broken) return false;
-  if (!process.stdout.write(`${line}\n`)) await roomIn(process.stdout);
-  return !broken;
+  if (failure !== undefined) return false;
+  if (!process.stdout.write(`${line}\n`)) await once(process.stdout, 'drain').catch(() => {});
+  return failure === undefined;
 }
 
-/** Resolves when a stream has drained, or when its reader is gone. */
-export function roomIn(stream: NodeJS.WriteStream): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      for (const event of ['drain', 'close', 'error']) stream.removeListener(event, done);
-      resolve();
-    };
-    for (const event of ['drain', 'close', 'error']) stream.on(event, done);
-  });
-}
-
-/** Listens for errors of stdout. A reader that has closed the pipe is no error. */
+/** Listens for errors of the output. */
 export function watchOutput(): void {
   process.stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
-    broken = true;
-    if (code !== 'EPIPE') failure ??= code;
+    failure ??= code;
   });
   process.stderr.on('error', () => {});
 }
 
-/** The reason why output was lost; undefined if all was written or the reader is gone. */
+/** The reason why output was lost; undefined if all was written or the reader has closed the pipe. */
 export function outputFailure(): string | undefined {
-  return failure;
+  return failure === 'EPIPE' ? undefined : failure;
 }
 
 /** One line of JSON without characters that control a terminal. */
