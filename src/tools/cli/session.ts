@@ -36,6 +36,7 @@ export async function withSession<T>(
   const all = { ...options, prefix, redis: connection.redis };
   const withLock = redisExpLock(all);
   try {
+    signal?.throwIfAborted();
     return await work({ connection, store: storeOf(connection.redis), withLock, options: all, prefix });
   } finally {
     await withinLimit(withLock.close({ drain: false }));

@@ -49,11 +49,7 @@ async function underLock(
     });
   };
   const options = { lifetime, autoExtend: true, register: true, owner: label() };
-  const begin = async (session: Session): Promise<number> => {
-    signals.wait.throwIfAborted();
-    return work(session, execute, signals);
-  };
-  return withSession(line, options, begin, signals.wait);
+  return withSession(line, options, (session) => work(session, execute, signals), signals.wait);
 }
 
 /** Runs a command under a lock. @returns the exit code. */
