@@ -25,7 +25,7 @@ export async function* scanKeys(
   timeoutMs: number,
   isPaced: boolean,
 ): AsyncGenerator<readonly string[], void> {
-  const match = `${prefix.replace(/[\\*?[\]]/g, '\\$&')}*`;
+  const match = patternOf(prefix);
   let before = isPaced ? await microsOf(send, timeoutMs) : undefined;
   for (let cursor = ''; cursor !== '0'; ) {
     const startMs = performance.now();
@@ -45,6 +45,11 @@ export async function* scanKeys(
     const restMs = Math.max(0, Math.min(spentMs, busyMs) / serverShare - busyMs);
     await new Promise<void>((resolve) => timers.set(resolve, restMs));
   }
+}
+
+/** The pattern of the keys with this prefix. */
+export function patternOf(prefix: string): string {
+  return `${prefix.replace(/[\\*?[\]]/g, '\\$&')}*`;
 }
 
 /** The total time of the server's commands of our kinds so far; undefined if the server may not be asked. */

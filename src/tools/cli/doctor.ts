@@ -2,6 +2,7 @@
 import { LockBackendError } from '../../core/errors';
 import { isForeign } from '../../core/lock-state';
 import type { Store } from '../../store/contract';
+import { patternOf } from '../../store/redis/scan';
 import { isBefore, supportOf } from '../tested-versions';
 import type { CommandLine } from './command-line';
 import { type Finding, fail, ok, type SendWords, warn } from './finding';
@@ -200,12 +201,12 @@ async function skew(send: SendWords): Promise<Finding> {
 async function foreignTypes(send: SendWords, prefix: string): Promise<Finding> {
   const check = 'foreign types';
   if (prefix === '') return ok(check, 'not checked without --prefix');
-  const match = `${prefix.replace(/[\\*?[\]]/g, '\\$&')}*`;
   const endMs = performance.now() + searchMs;
+  const match = ['MATCH', patternOf(prefix), 'COUNT', '500'];
   for (const type of ['hash', 'list', 'set', 'stream']) {
     let cursor = '0';
     do {
-      const reply = await send(['SCAN', cursor, 'MATCH', match, 'COUNT', '500', 'TYPE', type]).catch(() => undefined);
+      const reply = await send(['SCAN', cursor, ...match, 'TYPE', type]).catch(() => undefined);
       if (!Array.isArray(reply)) return ok(check, 'SCAN is not permitted');
       const [found] = reply[1] as string[];
       if (found !== undefined) {

@@ -2,6 +2,7 @@
 import { companionOf, fenceKey } from '../../core/keys';
 import { refusesScripts } from '../../store/backend-errors';
 import { processesKey, processKey } from '../../store/operator';
+import { patternOf } from '../../store/redis/scan';
 import { usage } from './exit';
 import { type Finding, fail, ok, type SendWords, warn } from './finding';
 
@@ -99,12 +100,12 @@ type RightPlaces = Readonly<Record<string, Place>>;
 function placesAt(prefix: string): RightPlaces {
   const key = `${prefix}redis-exp-lock-doctor`;
   const queue = companionOf(key, 'queue');
-  const start = prefix.replace(/[\\*?[\]]/g, '\\$&');
-  const own = `~${start}*`;
+  const pattern = patternOf(prefix);
+  const own = `~${pattern}`;
   const registry = '~redis-exp-lock:1:process*';
   return {
     $key: { name: key, pattern: own },
-    $queue: { name: queue, pattern: queue.startsWith(prefix) ? own : `~{${start}*` },
+    $queue: { name: queue, pattern: queue.startsWith(prefix) ? own : `~{${pattern}` },
     $fence: { name: fenceKey, pattern: `~${fenceKey}*` },
     $process: { name: processKey('doctor'), pattern: registry },
     $processes: { name: processesKey, pattern: registry },
