@@ -6,27 +6,18 @@ import { patternOf } from '../../store/redis/scan';
 import { usage } from './exit';
 import { type Finding, fail, ok, type SendWords, warn } from './finding';
 
-interface Feature {
+interface FeatureRights {
   /** Another feature whose rights this feature needs. */
-  readonly needs?: FeatureName;
+  readonly needs?: Feature;
   /** Set if a user with a part of the rights is assumed to need all of them. */
   readonly isWhole?: true;
   /** The commands that are tried. `$key` and similar words stand for a place. */
   readonly rights: readonly string[];
 }
 
-type FeatureName =
-  | 'lock'
-  | 'batch'
-  | 'queue'
-  | 'rwlock'
-  | 'register'
-  | 'endless'
-  | 'min-replicas'
-  | 'eviction'
-  | 'quorum';
+type Feature = 'lock' | 'batch' | 'queue' | 'rwlock' | 'register' | 'endless' | 'min-replicas' | 'eviction' | 'quorum';
 
-const features: Readonly<Record<FeatureName, Feature>> = {
+const features: Readonly<Record<Feature, FeatureRights>> = {
   lock: {
     rights: [
       ...['EVAL return 1 $key', 'EVALSHA return 1 $key', 'TIME', 'GET $key', 'SET $fence 1', 'SETNX $key 1'],
@@ -58,16 +49,16 @@ const substitutes: Readonly<Record<string, string>> = {
   CONFIG: 'no warning of a policy that evicts',
   INFO: 'a quorum notices neither a restart nor a second name of a server',
 };
-const names = Object.keys(features) as FeatureName[];
+const names = Object.keys(features) as Feature[];
 /** Further names of features, for `--for`. */
-const aliases: Readonly<Record<string, FeatureName>> = { semaphore: 'rwlock', list: 'register', free: 'register' };
+const aliases: Readonly<Record<string, Feature>> = { semaphore: 'rwlock', list: 'register', free: 'register' };
 
 /** The rights to check, and the user. */
 export interface RequestedRights {
   readonly prefix: string;
   readonly user: string;
   /** The features to check; undefined: locks, and the features for which the user has a part of the rights. */
-  readonly features: ReadonlySet<FeatureName> | undefined;
+  readonly features: ReadonlySet<Feature> | undefined;
 }
 
 /** The features of `--for`, and the features that these need. @throws {Exit} an unknown feature. */
@@ -75,15 +66,15 @@ export function featuresOf(text: string | undefined): RequestedRights['features'
   return text === undefined ? undefined : withNeeded(text.split(',').map(featureOf));
 }
 
-function featureOf(text: string): FeatureName {
+function featureOf(text: string): Feature {
   const name = Object.hasOwn(aliases, text) ? aliases[text]! : text;
   if (!Object.hasOwn(features, name)) {
     throw usage(`doctor: --for takes ${[...names, ...Object.keys(aliases)].join(', ')}; not ${JSON.stringify(text)}`);
   }
-  return name as FeatureName;
+  return name as Feature;
 }
 
-function withNeeded(some: readonly FeatureName[]): Set<FeatureName> {
+function withNeeded(some: readonly Feature[]): Set<Feature> {
   const all = new Set(some);
   for (const name of all) if (features[name].needs !== undefined) all.add(features[name].needs);
   return new Set(names.filter((name) => all.has(name)));
@@ -134,13 +125,12 @@ export async function checkRights(send: SendWords, asked: RequestedRights): Prom
   );
   const has: Has = (right) => permitted.has(right);
   const wanted = asked.features ?? withNeeded(names.filter((name) => isExpected(name, has)));
-  const lacks = (name: FeatureName): string[] =>
+  const lacks = (name: Feature): string[] =>
     features[name].rights
       .filter((right) => !has(right) && !absent.has(right))
       .flatMap((right) => missingWords(right, places, has));
   const missing = new Set([...wanted].flatMap(lacks));
-  const absentOf = (name: FeatureName): string[] =>
-    features[name].rights.filter((right) => absent.has(right)).map(nameOf);
+  const absentOf = (name: Feature): string[] => features[name].rights.filter((right) => absent.has(right)).map(nameOf);
   const rows = names.map((name) => row(name, new Set(lacks(name)), absentOf(name), wanted.has(name)));
   if (missing.size > 0) {
     const advice = missing.has("'~*'") ? 'if the locks have a prefix, give --prefix; else ' : '';
@@ -151,11 +141,11 @@ export async function checkRights(send: SendWords, asked: RequestedRights): Prom
   return rows;
 }
 
-function isExpected(name: FeatureName, has: Has): boolean {
+function isExpected(name: Feature, has: Has): boolean {
   return name === 'lock' || (features[name].isWhole === true && features[name].rights.some(has));
 }
 
-function row(name: FeatureName, lacks: ReadonlySet<string>, absent: readonly string[], isWanted: boolean): Finding {
+function row(name: Feature, lacks: ReadonlySet<string>, absent: readonly string[], isWanted: boolean): Finding {
   const others = Object.keys(aliases).filter((each) => aliases[each] === name);
   const check = `rights: ${[name, ...others].join(', ')}`;
   if (lacks.size > 0) {
@@ -183,11 +173,7 @@ function missingWords(right: string, places: RightPlaces, has: Has): string[] {
 }
 
 /** The line that makes a user with the rights of these features only. */
-function ownUser(
-  wanted: ReadonlySet<FeatureName>,
-  places: RightPlaces,
-  absent: ReadonlySet<string> = new Set(),
-): string {
+function ownUser(wanted: ReadonlySet<Feature>, places: RightPlaces, absent: ReadonlySet<string> = new Set()): string {
   const rights = [...wanted].flatMap((name) => features[name].rights).filter((right) => !absent.has(right));
   const used = new Set(rights.flatMap((right) => placeIn(right) ?? []));
   const patterns = new Set([...used].map((place) => `'${places[place]!.pattern}'`));
