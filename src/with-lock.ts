@@ -27,15 +27,9 @@ import * as slots from './jobs/once';
 const asIs: AcquireVariant = { mayJoin: true };
 const renewed: AcquireVariant = { mayJoin: true, autoExtend: true };
 
-/** `util.promisify.custom`. */
 const promisified = Symbol.for('nodejs.util.promisify.custom');
 
-/**
- * Makes a lock function.
- *
- * @param config Defaults for every call; `redis` may also be given with each call.
- * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an unknown option or an impossible value.
- */
+/** Makes a lock function; documented in index.ts. */
 export function redisExpLock(config?: Options): WithLock {
   const base = settle(config);
   const last = new LastOptions(base);
@@ -51,9 +45,9 @@ export function redisExpLock(config?: Options): WithLock {
     );
   }
 
-  const forms = {
+  const forms: Omit<WithLock, typeof promisify.custom> = {
     // Not `async`: the two further promises would add a tenth to the time of a lock in memory.
-    promise(key: Key, options?: Options): Promise<Lease> {
+    promise(key, options) {
       try {
         const settings = last.settle(options);
         return acquireLease(key, settings, scope, asIs);
@@ -62,11 +56,9 @@ export function redisExpLock(config?: Options): WithLock {
       }
     },
 
-    async tryLock(key: Key, options?: Options): Promise<Lease | null> {
-      return tryLease(key, last.settle(options), scope, asIs);
-    },
+    tryLock: async (key, options) => tryLease(key, last.settle(options), scope, asIs),
 
-    async tryRun(key: Key, ...rest: unknown[]): Promise<TryRunResult<unknown>> {
+    async tryRun(key: Key, ...rest: unknown[]): Promise<TryRunResult<any>> {
       const [options, fn] = optionsThenFunction(rest, 'fn');
       const settings = last.settle(options);
       const joined = runJoining(key, settings, scope, fn);
@@ -75,39 +67,23 @@ export function redisExpLock(config?: Options): WithLock {
       return lease === null ? { ran: false } : { ran: true, value: await runUnder(lease, fn) };
     },
 
-    async run(key: Key, ...rest: unknown[]): Promise<unknown> {
+    async run(key: Key, ...rest: unknown[]): Promise<any> {
       const [options, fn] = optionsThenFunction(rest, 'fn');
       const settings = last.settle(options);
       return runJoining(key, settings, scope, fn) ?? runUnder(await acquireLease(key, settings, scope, renewed), fn);
     },
 
-    async once(key: string, options: OnceOptions, fn: (lease: Lease, slot: Slot) => unknown): Promise<unknown> {
-      return slots.once(key, options, fn, base, scope);
-    },
+    once: (key, options, fn) => slots.once(key, options, fn, base, scope),
+    adopt: async (detached, options) => adoption.adopt(detached, last.settle(options), scope),
+    cached: (key, options, load) => cache.cached(key, options, load, base, scope),
 
-    async adopt(detached: DetachedLease, options?: Options): Promise<Lease | null> {
-      return adoption.adopt(detached, last.settle(options), scope);
-    },
-
-    async cached(key: string, options: CachedOptions, load: (lease: Lease) => unknown): Promise<unknown> {
-      return cache.cached(key, options, load, base, scope);
-    },
-
-    async inspect(key: string): Promise<LockState> {
+    async inspect(key) {
       return scope.ask(key, base, (store, full, timeoutMs) => store.inspect(full, timeoutMs));
     },
 
-    list(options?: ListOptions): LockList {
-      return lockList(options, base, scope);
-    },
-
-    async free(key: string, options: FreeOptions): Promise<boolean> {
-      return freeLock(key, options, base, scope);
-    },
-
-    async close(options?: CloseOptions): Promise<void> {
-      return scope.close(settleDrain(options));
-    },
+    list: (options) => lockList(options, base, scope),
+    free: (key, options) => freeLock(key, options, base, scope),
+    close: async (options) => scope.close(settleDrain(options)),
   };
 
   Object.defineProperty(withLock, promisified, { value: forms.promise });
