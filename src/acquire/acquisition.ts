@@ -42,14 +42,8 @@ interface Strategy {
 }
 
 /**
- * Acquires every key and resolves with the result of `wrap(held)`. Impossible arguments throw at once, before any I/O.
- *
- * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key or a missing client.
- * @throws {TooManyLockAttemptsError} (rejects) `maxRetries` used up. Nothing is held.
- * @throws {LockTimeoutError} (rejects) `timeout` over. Nothing is held.
- * @throws {LockBackendError} (rejects) no usable answer. If the outcome is unknown, a release was sent.
- * @throws {LockClosedError} (rejects) `close()` was called. Nothing is held.
- * @throws the signal's reason (rejects), if the signal aborts before the grant. Nothing is held.
+ * Acquires every key and resolves with the result of `wrap(held)`. Impossible arguments throw at once, before any I/O. Rejects as
+ * `WithLock.promise` does.
  */
 export function acquire<T>(
   key: Key,
@@ -65,7 +59,7 @@ export function acquire<T>(
   return wait({ key: given, keys, settings, scope, store, mode, kind, once, isTry, mayJoin, calledIn }, wrap);
 }
 
-/** @internal Waits for the lock and resolves with the result of `wrap(held)`. Publishes the wait on `redis-exp-lock:acquire` if `isTraced`. */
+/** Waits for the lock and resolves with the result of `wrap(held)`. Publishes the wait on `redis-exp-lock:acquire` if `isTraced`. */
 export function wait<T>(spec: AcquireSpec, wrap: (held: HeldLock) => T, isTraced = tracesAcquires()): Promise<T> {
   const trace = isTraced ? new AcquireTrace(spec, spec.settings.signal) : undefined;
   const begin = (): Promise<T> =>
@@ -145,14 +139,16 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
 
   granted(grant: Granted, source?: GrantSource): HeldLock {
     const held = this.#heldLock(grant, source, this.awaited.mode);
-    this.#hold(held);
+    this.awaited.scope.add(held);
+    this.succeed(held);
     return held;
   }
 
   take(grant: Grant, { mode = this.awaited.mode }: GrantReply): boolean {
     const held = this.#heldLock(grant, undefined, mode);
     if (held.remaining() <= 0) return false; // H6b H63b
-    this.#hold(held);
+    this.awaited.scope.add(held);
+    this.succeed(held);
     return true;
   }
 
@@ -199,12 +195,8 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   }
 
   fetch(group: WaitGroup): Fetch {
-    const settings = {
-      ...this.awaited.settings,
-      timeoutMs: undefined,
-      maxRetries: Number.POSITIVE_INFINITY,
-      signal: undefined,
-    };
+    const noLimits = { timeoutMs: undefined, maxRetries: Number.POSITIVE_INFINITY, signal: undefined };
+    const settings = { ...this.awaited.settings, ...noLimits };
     const fences = this.awaited.mode!.kind === 'counted' ? fencesInBlock : undefined;
     const fetch = new EntryPolling({ ...this.awaited, settings, fences }, group);
     fetch.begin();
@@ -215,18 +207,12 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
     return this.#strategy?.effort ?? { attempts: 0, queued: false };
   }
 
-  /** @param source The queue that grants a mutex. */
   #heldLock(grant: Granted, source: GrantSource | undefined, mode: AcquireSpec['mode']): HeldLock {
     const { key, keys, kind, scope, settings, store } = this.awaited;
     const retries = Math.max(this.#strategy!.count - 1, 0);
     const shared = mode && store.channels && queuesOf(scope, store)?.shared;
     const context = scope.context(settings, store, shared ?? source, kind);
     return new HeldLock(grant, { key, keys, retries, context, mode });
-  }
-
-  #hold(held: HeldLock): void {
-    this.awaited.scope.add(held);
-    this.succeed(held);
   }
 
   #settle(): void {

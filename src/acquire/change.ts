@@ -21,14 +21,7 @@ const maxReverts = 10;
 /** The latest change of each held lock: changes of one lock run one after the other. */
 const changing = new WeakMap<HeldLock, Promise<void>>();
 
-/**
- * Resolves once the lock is held as `kind`; at once if it already is. The token stays. The lock stays held whatever happens
- * here.
- *
- * @throws {LockDeadlockError} (rejects) another holder wants to write, and each would wait for the other. Held as before.
- * @throws {LockLostError} (rejects) the lock was lost.
- * @throws (rejects) as `acquire`. Held as before.
- */
+/** Resolves once the lock is held as `kind`; at once if it already is. Rejects as `RWLease.upgrade` does. */
 export async function changeInPlace(held: HeldLock, kind: 'shared' | 'exclusive', settings: Settings): Promise<void> {
   const before = changing.get(held);
   const work = (async () => {

@@ -12,7 +12,6 @@ import type { AcquireReply, AcquireRequest, Mode, Slot, Store } from '../store/c
 import type { LateRequest } from '../store/late-request';
 import type { Slots } from '../store/slots';
 
-/** Everything that an acquisition needs to know. */
 export interface AcquireSpec {
   /** The key as it was given. */
   readonly key: Key;
