@@ -199,6 +199,17 @@ export class Scope {
   }
 }
 
+/** Makes a function that gives each scope one `T` for each store. The first call for the two makes it. */
+export function perScopeAndStore<T>(make: (store: Store) => T): (scope: Scope, store: Store) => T {
+  const all = new WeakMap<Scope, WeakMap<Store, T>>();
+  return (scope, store) => {
+    const byStore = all.get(scope) ?? new WeakMap<Store, T>();
+    const one = byStore.get(store) ?? make(store);
+    all.set(scope, byStore.set(store, one));
+    return one;
+  };
+}
+
 /** The error of a call after `close()`, and of a wait that `close()` ended. */
 export function closedError(key: Key): LockClosedError {
   return new LockClosedError(`${describe(key)}: this lock was closed`, { key });

@@ -10,8 +10,8 @@ import { onAbort } from '../core/on-abort';
 import { type CachedOptions, endless, integer, type Settings, settle, takeOwn } from '../core/options';
 import { clearAlarm } from '../core/timers';
 import type { Lease } from '../hold/lease';
-import type { Scope } from '../hold/scope';
-import type { Clock, Store } from '../store/contract';
+import { perScopeAndStore, type Scope } from '../hold/scope';
+import type { Clock } from '../store/contract';
 import { valuesOf } from '../store/values';
 
 const ownRules = { ttl: { ...integer(1), required: true }, emptyTtl: integer(0) };
@@ -28,9 +28,7 @@ interface Loaded<T> {
 }
 
 /** The loads in progress of one scope on one store, by key. Another store may hold other values. */
-type Flights = Map<string, Promise<Loaded<unknown>>>;
-
-const flights = new WeakMap<Scope, WeakMap<Store, Flights>>();
+const flightsOf = perScopeAndStore(() => new Map<string, Promise<Loaded<unknown>>>());
 
 /** Implements `WithLock.cached`. */
 export async function cached<T>(
@@ -46,7 +44,7 @@ export async function cached<T>(
   const settings = endless(settle(given, base));
   const store = scope.store(settings.redis);
   const full = scope.fullKey(key, settings); // H75b
-  const ours = flightsOf(scope, store);
+  const ours = flightsOf(scope, store); // H75
   const clock = clockOf(store);
   const endMs = clock.nowMs() + (settings.timeoutMs ?? Number.POSITIVE_INFINITY);
 
@@ -115,14 +113,6 @@ function asJson(value: unknown): string {
   const text = JSON.stringify(value);
   if (text === undefined) throw new TypeError(`what was loaded cannot be kept as JSON: ${typeof value}`);
   return text;
-}
-
-function flightsOf(scope: Scope, store: Store): Flights {
-  const byStore = flights.get(scope) ?? new WeakMap<Store, Flights>(); // H75
-  flights.set(scope, byStore);
-  const ours: Flights = byStore.get(store) ?? new Map();
-  byStore.set(store, ours);
-  return ours;
 }
 
 /** Settles with `work`. Rejects when the signal aborts or the caller's timeout ends. */

@@ -1,20 +1,13 @@
 // The wait groups of one factory, or of one lock object. Each key has one group that callers may join. Callers that differ in lifetime,
 // owner, fencing, group of readers or number of permits never share a group.
-import type { Scope } from '../hold/scope';
+import { perScopeAndStore } from '../hold/scope';
 import type { Store } from '../store/contract';
 import { GroupPosition, type MemberTerms, type ShareWaiter, type WaitGroup } from './group';
 import { Permits } from './permits';
 import { Readers } from './readers';
 
-const groupsOfScopes = new WeakMap<Scope, WeakMap<Store, WaitGroups>>();
-
 /** The groups that callers of a scope form on a store. */
-export function groupsOf(scope: Scope, store: Store): WaitGroups {
-  const byStore = groupsOfScopes.get(scope) ?? new WeakMap<Store, WaitGroups>();
-  const groups = byStore.get(store) ?? new WaitGroups(store);
-  groupsOfScopes.set(scope, byStore.set(store, groups));
-  return groups;
-}
+export const groupsOf = perScopeAndStore((store) => new WaitGroups(store));
 
 export class WaitGroups {
   readonly #store: Store;

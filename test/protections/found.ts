@@ -39,14 +39,7 @@ export const found: readonly Protection[] = [
   {
     hazard: 'H75',
     without: 'the loads of one factory are shared by key alone, whatever their store',
-    changes: [
-      piece(
-        'H75',
-        /^/,
-        `  store = flights as any;
-`,
-      ),
-    ],
+    changes: [piece('H75', 'store', 'scope as any')],
     test: 'contract/cached.test.ts',
   },
   {
