@@ -61,7 +61,7 @@ export abstract class WaitGroup {
   readonly terms: MemberTerms;
   /** A fetch has no end of its own: it is given up when no caller needs it. */
   readonly leftMs = Number.POSITIVE_INFINITY;
-  protected readonly store: Store;
+  readonly store: Store;
   protected readonly positions = new LinkedList<GroupPosition>();
   /** Set once a fetch found the key busy. */
   protected hasWaited = false;

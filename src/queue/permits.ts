@@ -47,10 +47,6 @@ export class Permits extends WaitGroup {
     return true;
   }
 
-  extend(request: ExtendRequest): Promise<ExtendReply> {
-    return this.store.extend(request);
-  }
-
   /** Reports that a member is no longer held. */
   ended(): void {
     this.#held -= 1;
@@ -99,7 +95,7 @@ class PermitsMember implements Member {
   }
 
   extend(request: ExtendRequest): Promise<ExtendReply> {
-    return this.#permits.extend(request);
+    return this.#permits.store.extend(request);
   }
 
   /** Does nothing: the member has no other holder. */

@@ -38,11 +38,6 @@ interface Pace {
   readonly minPollMs: number;
 }
 
-/** Tells if entries of other processes are in front. */
-export function isBehindOthers({ position }: Busy): boolean {
-  return position !== undefined && position.before > 0;
-}
-
 /**
  * The pause after a reply that the lock is busy. A wake-up may be lost and a holder may die, so the first entry in the Redis queue
  * requests when the holder's lease ends. The entries behind it request a little later, each at a different moment.

@@ -23,7 +23,6 @@ import {
   fencesInBlock,
   handOffsAfterGrant,
   handOffsAmongOthers,
-  isBehindOthers,
   pauseWhileBusy,
   pauseWhileHeld,
 } from './policy';
@@ -276,7 +275,8 @@ export class Queue implements GrantSource {
     head.hasWaited = true;
     entry.answered = reply.sent;
     entry.ticket = reply.position?.ticket ?? entry.ticket;
-    if (isBehindOthers(reply)) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
+    const isBehindOthers = (reply.position?.before ?? 0) > 0;
+    if (isBehindOthers) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
     if (this.#wakeUp !== undefined) return this.#onWakeUp(this.#wakeUp);
     const tookMs = this.#port.nowMs() - this.#requestedMs;
     this.#requestAfter(pauseWhileBusy(reply, tookMs, head.waiter.retryTimeoutMs, this.#port));

@@ -105,7 +105,9 @@ export class Readers extends WaitGroup implements Member {
   /** Extends the member. All readers that call this before the request is sent share one extension. */
   extend({ commandTimeoutMs }: ExtendRequest): Promise<ExtendReply> {
     if (this.#extension === undefined) {
-      const extension = this.#extend(commandTimeoutMs).finally(() => this.#sentOut(extension));
+      const extension = this.#extend(commandTimeoutMs).finally(() => {
+        if (this.#extension === extension) this.#extension = undefined;
+      });
       this.#extension = extension;
     }
     return this.#extension;
@@ -114,7 +116,7 @@ export class Readers extends WaitGroup implements Member {
   async #extend(commandTimeoutMs: number): Promise<ExtendReply> {
     const { key, lifetimeMs } = this.terms;
     const begin = (): boolean => {
-      this.#sentOut(this.#extension);
+      this.#extension = undefined;
       return this.#holders.size > 0;
     };
     const validUntilMs = this.#sent!.monoMs + trustedMs(lifetimeMs);
@@ -125,11 +127,6 @@ export class Readers extends WaitGroup implements Member {
       for (const held of [...this.#holders]) held.check();
     } else if (reply.outcome !== 'late') this.#lose(reply.outcome);
     return reply;
-  }
-
-  /** Marks the extension as sent: later calls start a new one. */
-  #sentOut(extension: Promise<ExtendReply> | undefined): void {
-    if (this.#extension === extension) this.#extension = undefined;
   }
 
   async part(held: SharingHolder): Promise<void> {
