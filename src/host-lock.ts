@@ -127,7 +127,8 @@ export class HostLock {
   async unlock(): Promise<boolean> {
     const holding = this.#held();
     const released = await release(holding); // H49
-    this.#forget(holding);
+    if (this.#holding === holding) this.#holding = undefined; // H49b
+    collected.unregister(holding);
     return released;
   }
 
@@ -183,11 +184,6 @@ export class HostLock {
   #held(): Holding {
     if (this.#holding === undefined) throw new NotAcquiredLockError('unlocked', { key: '' });
     return this.#holding;
-  }
-
-  #forget(holding: Holding): void {
-    if (this.#holding === holding) this.#holding = undefined; // H49b
-    collected.unregister(holding);
   }
 }
 

@@ -25,7 +25,8 @@ export const sharedMemory: readonly Protection[] = [
       piece(
         'H49',
         /^/,
-        `    this.#forget(holding);
+        `    this.#holding = undefined;
+    collected.unregister(holding);
 `,
       ),
     ],
