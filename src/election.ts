@@ -84,7 +84,8 @@ export class Election {
    */
   constructor(name: string, options: ElectionOptions) {
     const [own, given] = takeOwn(options, { id: filledTextRule, value: valueRule });
-    const { id = ourId(), value = '' } = own as { id?: string; value?: string };
+    const ourId = `${hostName()}:${pid}:${newToken(undefined).slice(0, 8)}`;
+    const { id = ourId, value = '' } = own as { id?: string; value?: string };
     const settings = settle(given, electionDefaults);
     this.#scope = scopeFor(settings);
     if (settings.lifetimeMs === null) throw optionError('lifetime', 'a number: a leader may die', null);
@@ -232,8 +233,4 @@ function elected(lease: Lease, id: string, value: string): Won<Term> {
       return held.releaseQuietly();
     },
   };
-}
-
-function ourId(): string {
-  return `${hostName()}:${pid}:${newToken(undefined).slice(0, 8)}`;
 }

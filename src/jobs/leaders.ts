@@ -7,6 +7,7 @@ import { LockError } from '../core/errors';
 import { onAbort } from '../core/on-abort';
 import { type Alarm, clearAlarm } from '../core/timers';
 import { idOf } from '../core/token';
+import { closeOnceOpen } from '../queue/wake-ups';
 import type { Store } from '../store/contract';
 import type { HolderText } from '../store/values';
 
@@ -95,12 +96,7 @@ function hear(store: Store, key: string, bell: Bell): () => void {
   const ring = (): void => bell.ring();
   const listening = channels.listen(channelOf(key), ring, ring);
   listening.then(ring, () => {});
-  return () => {
-    listening.then(
-      (each) => each.close(),
-      () => {},
-    );
-  };
+  return () => closeOnceOpen(listening);
 }
 
 /** The pause before the next read: until just after the observed lease would end. So an observer reads once a lifetime. */

@@ -215,7 +215,8 @@ export class WakeUps {
   };
 }
 
-function closeOnceOpen(opening: Promise<Listening> | undefined): void {
+/** Closes a subscription once it is open, or never if it fails to open. */
+export function closeOnceOpen(opening: Promise<Listening> | undefined): void {
   opening?.then(
     (listening) => listening.close(),
     () => {},
