@@ -44,8 +44,6 @@ export interface ElectionOptions extends LockOptions {
   value?: string | undefined;
 }
 
-type Fn<T> = (term: Term) => T | PromiseLike<T>;
-
 /** Options of `lead` and `observe`. */
 interface Stoppable {
   signal?: AbortSignal | undefined;
@@ -110,7 +108,7 @@ export class Election {
    * @throws as an acquire, while campaigning: {LockBackendError} Redis refused; {LockClosedError} after `close()`; with `timeout`
    *         or `maxRetries` given, {LockBusyError}. Nothing is held.
    */
-  async lead<T>(fn: Fn<T>, options?: Stoppable): Promise<T | undefined> {
+  async lead<T>(fn: (term: Term) => T | PromiseLike<T>, options?: Stoppable): Promise<T | undefined> {
     if (typeof fn !== 'function') throw optionError('fn', 'a function', fn);
     const { signal } = optionsOf<Stoppable>(options, { signal: signalRule });
     this.#values();

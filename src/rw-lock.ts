@@ -45,8 +45,6 @@ export interface RWLease extends Lease {
 }
 
 const rwDefaults: Settings = { ...defaults, maxRetries: 200, retryTimeoutMs: 10, autoExtend: true };
-const minLifetimeMs = 100;
-const minRetryTimeoutMs = 1;
 
 const ownRules = {
   prefer: {
@@ -139,14 +137,13 @@ export class RWLock {
 
 function settleOwn(options: unknown, base: Settings): Settings {
   const settings = settle(options, base);
-  const { lifetimeMs, retryTimeoutMs } = settings;
-  if (lifetimeMs !== null && lifetimeMs < minLifetimeMs) {
-    throw optionError('lifetime', `at least ${minLifetimeMs} ms in an RWLock`, lifetimeMs, 'range');
-  }
-  if (retryTimeoutMs < minRetryTimeoutMs) {
-    throw optionError('retryTimeout', `at least ${minRetryTimeoutMs} ms in an RWLock`, retryTimeoutMs, 'range');
-  }
+  checkMin('lifetime', settings.lifetimeMs ?? Number.POSITIVE_INFINITY, 100);
+  checkMin('retryTimeout', settings.retryTimeoutMs, 1);
   return settings;
+}
+
+function checkMin(option: string, ms: number, minMs: number): void {
+  if (ms < minMs) throw optionError(option, `at least ${minMs} ms in an RWLock`, ms, 'range');
 }
 
 async function changeTo(held: HeldLock, kind: 'shared' | 'exclusive', options: unknown): Promise<void> {

@@ -40,7 +40,6 @@ export async function cached<T>(
 ): Promise<T | undefined> {
   if (typeof load !== 'function') throw optionError('load', 'a function, as the last argument', load);
   const [own, given] = takeOwn(options, ownRules);
-  const { ttl, emptyTtl = 0 } = own as unknown as CachedOptions;
   const settings = endless(settle(given, base));
   const store = scope.store(settings.redis);
   const full = scope.fullKey(key, settings); // H75b
@@ -50,11 +49,11 @@ export async function cached<T>(
 
   for (let flight = ours.get(full); flight !== undefined; flight = ours.get(full)) {
     const landed = await within(flight, settings.signal, endMs, clock).catch(() => undefined);
-    if (landed !== undefined) return landed.text === nothing ? undefined : JSON.parse(landed.text);
+    if (landed !== undefined) return parsed<T>(landed.text)!.value;
     // The shared load failed, so the next caller's load is tried. If this caller's own wait is over, it reads for itself once.
     if (settings.signal?.aborted || clock.nowMs() >= endMs) break;
   }
-  const flight = readOrLoad<T>(key, full, settings, { ttl, emptyTtl }, load, scope);
+  const flight = readOrLoad<T>(key, full, settings, own as unknown as CachedOptions, load, scope);
   ours.set(full, flight);
   try {
     return (await flight).value;
@@ -68,7 +67,7 @@ async function readOrLoad<T>(
   key: string,
   full: string,
   settings: Settings,
-  { ttl, emptyTtl }: { readonly ttl: number; readonly emptyTtl: number },
+  { ttl, emptyTtl = 0 }: CachedOptions,
   load: Load<T>,
   scope: Scope,
 ): Promise<Loaded<T>> {
