@@ -9,7 +9,6 @@ import {
   Queue,
   type QueueKey,
   type QueuePort,
-  type ReleaseAndRequest,
   type ReplyCallbacks,
   tooLate,
   type Waiter,
@@ -42,7 +41,7 @@ class Surroundings implements QueuePort {
   readonly requests: Request[] = [];
   readonly releases: { held: Holder; answer: ReplyCallbacks<ReleaseReply> }[] = [];
   /** Releases with a request behind them. */
-  readonly swaps: { token: string; waiter: Waiter; answer: ReplyCallbacks<ReleaseAndRequest> }[] = [];
+  readonly swaps: { token: string; waiter: Waiter; answer: ReplyCallbacks<[ReleaseReply, AcquireReply]> }[] = [];
   readonly abandoned: { token: string; untilMs: number; commandTimeoutMs: number }[] = [];
   readonly grants: OwnEntry[] = [];
   empties = 0;
@@ -123,10 +122,10 @@ class Surroundings implements QueuePort {
     held: Holder,
     entry: OwnEntry,
     waiter: Waiter,
-    answer: ReplyCallbacks<ReleaseAndRequest>,
+    answer: ReplyCallbacks<[ReleaseReply, AcquireReply]>,
   ): void {
     this.swaps.push({ token: held.token, waiter, answer });
-    const resolve = (next: AcquireReply): void => answer.resolve({ result: 'released', next });
+    const resolve = (next: AcquireReply): void => answer.resolve(['released', next]);
     this.request(queue, entry, waiter.commandTimeoutMs, { resolve, reject: answer.reject });
   }
 

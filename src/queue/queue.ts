@@ -105,7 +105,7 @@ export interface QueuePort {
     held: Holder,
     entry: OwnEntry,
     waiter: Waiter,
-    answer: ReplyCallbacks<ReleaseAndRequest>,
+    answer: ReplyCallbacks<[ReleaseReply, AcquireReply]>,
   ): void;
   /** Reports that the entry was granted: its token is now held. */
   granted(entry: OwnEntry): void;
@@ -118,11 +118,6 @@ export interface QueuePort {
 export interface ReplyCallbacks<T> {
   readonly resolve: (reply: T) => void;
   readonly reject: (error: LockBackendError) => void;
-}
-
-export interface ReleaseAndRequest {
-  readonly result: ReleaseReply;
-  readonly next: AcquireReply;
 }
 
 export class Queue implements GrantSource {
@@ -221,9 +216,9 @@ export class Queue implements GrantSource {
     if (next === undefined || this.#isRequesting) return this.#port.release(held, answer); // S25
     const entry = this.#begin(next);
     this.#port.releaseAndRequest(this, held, entry, next, {
-      resolve: (reply) => {
-        answer.resolve(reply.result);
-        this.#onReply(entry, reply.next);
+      resolve: ([result, reply]) => {
+        answer.resolve(result);
+        this.#onReply(entry, reply);
       },
       reject: (error) => {
         answer.reject(error);

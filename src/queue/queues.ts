@@ -27,7 +27,6 @@ import {
   Queue,
   type QueueKey,
   type QueuePort,
-  type ReleaseAndRequest,
   type ReplyCallbacks,
   type Waiter,
   type WakeUp,
@@ -174,15 +173,13 @@ export class Queues implements QueuePort {
     held: Holder,
     entry: OwnEntry,
     waiter: Waiter,
-    answer: ReplyCallbacks<ReleaseAndRequest>,
+    { resolve, reject }: ReplyCallbacks<[ReleaseReply, AcquireReply]>,
   ): void {
     const { commandTimeoutMs, retryTimeoutMs } = waiter;
     const { token, checkedMs } = held.releaseRequest();
     const release = { keys: queue.key.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs), checkedMs };
     const request = this.#requestOf(queue, entry, commandTimeoutMs);
-    this.#store
-      .releaseAndAcquire(release, request)
-      .then(([result, next]) => answer.resolve({ result, next }), answer.reject);
+    this.#store.releaseAndAcquire(release, request).then(resolve, reject);
   }
 
   granted(entry: OwnEntry): void {

@@ -444,7 +444,7 @@ class Process implements QueuePort {
     this.#call(run, waiter.commandTimeoutMs, true, {
       resolve: (reply) => {
         const result = reply.results[0];
-        const resolve = (acquire: unknown): void => answer.resolve({ result, next: acquire });
+        const resolve = (acquire: unknown): void => answer.resolve([result, acquire]);
         acquired(reply.next, sent, { resolve, reject: answer.reject }, this.#world.shiftMs(queue));
       },
       reject: answer.reject,
