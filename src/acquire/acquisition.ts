@@ -28,7 +28,6 @@ import { Queued } from './queued';
 import { abortReason, deadlockOf, refusalOf, timedOut, triedInVain } from './refusals';
 import { type AcquireSpec, type AcquireVariant, memberTerms } from './spec';
 
-/** The way in which an acquisition waits. */
 interface Strategy {
   begin(): void;
   /** Ends the wait, and undoes what was requested. */
@@ -152,7 +151,6 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
     return true;
   }
 
-  /** Settles with what `wrap` makes of the held lock. */
   succeed(held: HeldLock): void {
     this.#settle();
     try {
@@ -178,7 +176,6 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
     this.#resolve(null);
   }
 
-  /** Ends the wait now, in whatever state. */
   giveUp(error: unknown): void {
     if (this.#isSettled) return;
     this.#strategy!.giveUp();

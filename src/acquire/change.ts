@@ -1,5 +1,5 @@
 // A change in place: a reader becomes the writer, or a writer becomes a reader, under the same token, so that no other writer
-// gets in between. A change is waited for like a lock (acquisition.ts). The answers are handled here.
+// gets in between. A change is waited for like a lock (acquisition.ts).
 //
 // Invariant: whatever happens, the lock stays held. A change that was given up may have been made, or may still be made. Until
 // Redis has confirmed that the lock is held for reading, this side counts it as held in the stricter way.

@@ -11,12 +11,10 @@ import { trustedMs } from '../hold/validity';
 import type { Grant, Holder, Mode, Store } from '../store/contract';
 import type { Position, QueueKey, Waiter } from './queue';
 
-/** The settings that all callers in one wait group share. */
 export interface MemberTerms extends QueueKey {
   readonly mode: Mode;
 }
 
-/** A caller that waits in a wait group. */
 export interface ShareWaiter extends Waiter {
   granted(grant: Granted): Holder;
   /** Begins to fetch a member with this caller's options, until it is granted or given up. Never answers within the call. */
@@ -27,7 +25,6 @@ export interface Fetch {
   giveUp(): void;
 }
 
-/** A caller's position in its wait group. */
 export class GroupPosition implements Position {
   before: GroupPosition | undefined;
   after: GroupPosition | undefined;
@@ -72,7 +69,6 @@ export abstract class WaitGroup {
     this.store = store;
   }
 
-  /** Tells if another caller may join now. */
   abstract accepts(): boolean;
 
   /** Closes the group, because a caller outside it waits for the same key and must not be overtaken. */
@@ -133,7 +129,6 @@ export abstract class WaitGroup {
     }
   }
 
-  /** Takes the caller that has waited longest. */
   protected takeFirst(): GroupPosition {
     const first = this.positions.first!;
     this.positions.delete(first);

@@ -6,7 +6,6 @@ import { GroupPosition, type MemberTerms, type ShareWaiter, type WaitGroup } fro
 import { Permits } from './permits';
 import { Readers } from './readers';
 
-/** The groups that callers of a scope form on a store. */
 export const groupsOf = perScopeAndStore((store) => new WaitGroups(store));
 
 export class WaitGroups {
@@ -22,7 +21,6 @@ export class WaitGroups {
     return new GroupPosition(this.#group(terms), waiter);
   }
 
-  /** Notes that a writer of this process waits for the key. */
   writerWaits(key: string): void {
     this.#groups.get(key)?.writerWaits();
   }

@@ -53,7 +53,6 @@ export class Permits extends WaitGroup {
     this.fetch();
   }
 
-  /** Gives the member to the first caller that waits. */
   #give(grant: Grant, member: PermitsMember): void {
     member.holder = this.takeFirst().waiter.granted({ ...grant, member }) as SharingHolder;
     this.fetch();

@@ -40,10 +40,8 @@ interface Pace {
 
 /**
  * The pause after a reply that the lock is busy. A wake-up may be lost and a holder may die, so the first entry in the Redis queue
- * requests when the holder's lease ends. The entries behind it request a little later, each at a different moment.
- *
- * @param tookMs         Duration of that request.
- * @param retryTimeoutMs Pause of a caller that polls.
+ * requests when the holder's lease ends. The entries behind it request a little later, each at a different moment. The request that
+ * was answered took `tookMs`.
  */
 export function pauseWhileBusy({ leftMs, position }: Busy, tookMs: number, retryTimeoutMs: number, pace: Pace): number {
   // The holder's remaining time may have passed before its reply arrived.

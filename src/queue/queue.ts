@@ -35,18 +35,15 @@ export interface QueueKey {
   readonly owner: string | undefined;
 }
 
-/** A caller that waits in a queue. */
 export interface Waiter {
   readonly commandTimeoutMs: number;
   readonly retryTimeoutMs: number;
-  /** Gives the lock to this waiter. Returns its holder. */
   granted(grant: Grant, source?: GrantSource): Holder;
   failed(error: LockBackendError): void;
   /** Reports that Redis could not be reached, or (undefined) that it can be reached again. The wait goes on. */
   troubled(error: LockBackendError | undefined): void;
 }
 
-/** A waiter's position in its queue. */
 export interface Position extends Linked<Position> {
   readonly queue: { leave(position: Position): void };
   readonly waiter: Waiter;
@@ -71,7 +68,6 @@ export interface OwnEntry {
   fences: number;
 }
 
-/** The content of a message. */
 export interface WakeUp {
   /** The nonce of the request that queued the entry; undefined if the message carries none. */
   readonly nonce: string | undefined;
@@ -82,7 +78,6 @@ export interface WakeUp {
 /** The time that must be left of a grant by message for its confirmation; half of the grant if it is shorter than twice that. */
 const confirmationMs = 500;
 
-/** A wake-up without a grant. */
 const plainWakeUp: WakeUp = { nonce: undefined, fence: undefined };
 
 /** The clocks, timers and commands that a queue uses. Replies never arrive within the call that requested them. */
@@ -137,7 +132,7 @@ export class Queue implements GrantSource {
   #isTroubled = false;
   /** The command timeout of the last request. */
   #commandTimeoutMs = 0;
-  /** The time at which the last request was sent, by the port's clock. */
+  /** The time of the last request by the port's clock. */
   #requestedMs = 0;
   /** One function for all requests of the queue: with thousands of queues at rest, the garbage collector would move as many closures. */
   readonly #onTimer = (): void => this.#request(); // H28
@@ -311,7 +306,6 @@ export class Queue implements GrantSource {
     return entry;
   }
 
-  /** Gives a grant to the first waiter. */
   #give(grant: Grant, handOffs: number): void {
     const head = this.#positions.first!;
     this.#positions.delete(head);
@@ -370,7 +364,6 @@ export class Queue implements GrantSource {
   }
 }
 
-/** The error for a grant that arrived after its lifetime. */
 export function tooLate(key: Key, tookMs: number, lifetimeMs: number | null): LockBackendError {
   const message = `the grant of ${describe(key)} took ${tookMs.toFixed(0)} ms, its lifetime is ${lifetimeMs} ms`;
   return new LockBackendError(message, { key });

@@ -14,7 +14,6 @@ import { LateRequest } from '../store/late-request';
 import { type GroupPosition, WaitGroup } from './group';
 import { maxJoins, turnMs, windowMs } from './policy';
 
-/** Readers that wait for one member, and then share it. */
 export class Readers extends WaitGroup implements Member {
   /** Token and fence of the member, once it is granted. */
   token = '';
@@ -164,7 +163,6 @@ export class Readers extends WaitGroup implements Member {
     abandon(this.token);
   }
 
-  /** Reports the loss of the member to all its readers. */
   #lose(reason: LossReason): void {
     this.#isClosed = true;
     for (const held of [...this.#holders]) if (held.check()) held.lose(reason); // H84g

@@ -38,7 +38,6 @@ interface WakeUpListener {
   readonly wake: Wake;
 }
 
-/** A caller that waits for the channel to open. */
 interface Opener extends Linked<Opener> {
   readonly opened: () => void;
   readonly failed: (error: unknown) => void;
@@ -72,7 +71,6 @@ export class WakeUps {
     this.#others = others;
   }
 
-  /** Tells if a wake-up would be received. */
   get isOpen(): boolean {
     return this.#isOpen;
   }
@@ -147,7 +145,6 @@ export class WakeUps {
     );
   }
 
-  /** Adds a scope that uses the channel. */
   join(): void {
     this.#scopes += 1;
   }
