@@ -146,14 +146,12 @@ function checkMin(option: string, ms: number, minMs: number): void {
   if (ms < minMs) throw optionError(option, `at least ${minMs} ms in an RWLock`, ms, 'range');
 }
 
-async function changeTo(held: HeldLock, kind: 'shared' | 'exclusive', options: unknown): Promise<void> {
-  const { settings } = held.context;
-  const base = kind === 'shared' ? { ...settings, signal: undefined } : settings;
-  return changeInPlace(held, kind, settleWait(options, base));
+async function upgrade(held: HeldLock, options: unknown): Promise<void> {
+  return changeInPlace(held, 'exclusive', settleWait(options, held.context.settings));
 }
 
 const rwLeaseMethods: object = Object.create(leaseMethods, {
   mode: getter((held) => (held.mode!.kind === 'shared' ? 'read' : 'write')),
-  upgrade: method((held, options) => changeTo(held, 'exclusive', options)),
-  downgrade: method((held) => changeTo(held, 'shared', undefined)),
+  upgrade: method(upgrade),
+  downgrade: method((held) => changeInPlace(held, 'shared', { ...held.context.settings, signal: undefined })),
 });

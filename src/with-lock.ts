@@ -91,13 +91,12 @@ export function redisExpLock(config?: Options): WithLock {
 }
 
 function deliver(lease: Lease, callback: (...args: any[]) => unknown): void {
-  let fresh: Lease;
   try {
-    fresh = checkFresh(lease);
+    checkFresh(lease);
   } catch (error) {
     return void callback(error);
   }
-  callback(null, fresh);
+  callback(null, lease);
 }
 
 /** Called exactly once, asynchronously, on a fresh stack, with an error, or with `null` and the lease. */
