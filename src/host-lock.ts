@@ -35,11 +35,9 @@ const rules: Readonly<Record<keyof HostLockOptions, Rule>> = {
   lifetime: lifetimeRule,
   timeout: milliseconds('milliseconds to wait, at least 0', (value) => value >= 0),
   step: pauseRule,
-  ratio: { ...pauseRule, expected: 'a number, more than 0', possible: (value) => value > 0 && Number.isFinite(value) },
+  ratio: { ...pauseRule, expected: 'a number, more than 0', possible: (v) => v > 0 && Number.isFinite(v) },
   maxStep: pauseRule,
 };
-/** The shortest sleep after the first one. */
-const minStepMs = 1;
 const commandTimeoutMs = 1000;
 
 /** The lock that an object holds. It does not refer to the object, so that a collected object's lock can be released. */
@@ -165,7 +163,7 @@ export class HostLock {
       stepMs = Math.min(stepMs, this.#maxStepMs, leftMs);
       await new Promise((resolve) => setTimeout(resolve, stepMs));
       waitedMs += stepMs;
-      stepMs = Math.max(stepMs * this.#ratio, minStepMs);
+      stepMs = Math.max(stepMs * this.#ratio, 1);
     }
   }
 

@@ -1,7 +1,4 @@
-// The exports. Reading order: with-lock (the factory), acquire/acquisition (the only waiting loop), hold/lease and hold/held-lock,
-// then store/redis and its scripts (one Redis), store/embedded (no Redis), and core: options, errors, events, keys.
-//
-// One build serves both module systems: `require` gets the function itself, and index.mts gives `import` the same objects.
+// The exports. One build serves both module systems: `require` gets the function itself, and index.mts gives `import` the same objects.
 
 import type * as keys from './core/keys';
 import type * as state from './core/lock-state';

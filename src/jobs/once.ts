@@ -18,11 +18,10 @@ export type OnceResult<T> =
   /** `done`: the job of the slot has run; `busy`: it is running now, or the job of an earlier slot still is. */
   | { ran: false; slot: Slot; reason: 'done' | 'busy' };
 
-const modes: readonly unknown[] = ['at-most-once', 'until-success'];
 const modeRule: Rule = {
   expected: "'at-most-once' or 'until-success'",
   kind: (value) => typeof value === 'string',
-  possible: (value) => modes.includes(value),
+  possible: (value) => value === 'at-most-once' || value === 'until-success',
 };
 const ownRules = {
   every: { ...integer(1000), expected: 'a whole number of milliseconds, at least 1000', required: true },
