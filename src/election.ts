@@ -81,9 +81,9 @@ export class Election {
    *                maxRetryTimeout 1000 ms, and a campaign without end. A leader's lock is renewed at a third of its lifetime.
    */
   constructor(name: string, options: ElectionOptions) {
-    const [own, given] = takeOwn(options, { id: filledTextRule, value: valueRule });
     const ourId = `${hostName()}:${pid}:${newToken(undefined).slice(0, 8)}`;
-    const { id = ourId, value = '' } = own as { id?: string; value?: string };
+    const ownRules = { id: filledTextRule, value: valueRule };
+    const [{ id = ourId, value = '' }, given] = takeOwn<ElectionOptions>(options, ownRules);
     const settings = settle(given, electionDefaults);
     this.#scope = scopeFor(settings);
     if (settings.lifetimeMs === null) throw optionError('lifetime', 'a number: a leader may die', null);

@@ -83,11 +83,11 @@ export class RWLock {
    *                one common group): readers of one group share, and different groups exclude each other.
    */
   constructor(key: string, options: RWLockOptions) {
-    const [own, given] = takeOwn(options, ownRules);
+    const [{ prefer = 'writer', readers = '' }, given] = takeOwn<RWLockOptions>(options, ownRules);
     this.#settings = settleOwn(given, rwDefaults);
     this.#scope = scopeFor(this.#settings);
-    this.#prefer = (own.prefer as Mode['prefer'] | undefined) ?? 'writer';
-    this.#readers = (own.readers as string | undefined) ?? '';
+    this.#prefer = prefer;
+    this.#readers = readers;
     this.#scope.fullKey(key, this.#settings);
     this.key = key;
   }

@@ -73,10 +73,9 @@ export class Semaphore {
   run<T>(options: PermitOptions, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   async run<T>(...rest: unknown[]): Promise<T> {
     const [options, fn] = optionsThenFunction(rest, 'fn');
-    const [own, given] = takeOwn(options, { permits: permitsRule });
+    const [{ permits = 1 }, given] = takeOwn<PermitOptions>(options, { permits: permitsRule });
     const settings = settle(given, this.#settings);
-    const lease = await this.#acquire((own.permits as number | undefined) ?? 1, settings, true);
-    return runUnder(lease, fn);
+    return runUnder(await this.#acquire(permits, settings, true), fn);
   }
 
   /**

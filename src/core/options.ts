@@ -363,11 +363,11 @@ function isOfKind(rule: Rule, value: unknown): boolean {
   }
 }
 
-/** @internal Splits the options of a class into its own, checked, and all the others. */
-export function takeOwn(
+/** @internal Splits the options of a class into its own, checked, and all the others. `T` has the types of its own. */
+export function takeOwn<T>(
   options: unknown,
   own: Readonly<Record<string, Rule & { readonly required?: boolean }>>,
-): [own: Record<string, unknown>, others: unknown] {
+): [own: T, others: unknown] {
   const given = options === undefined ? {} : objectOf(options, [...Object.keys(own), ...Object.keys(rules)]);
   const taken: Record<string, unknown> = {};
   const others: Record<string, unknown> = {};
@@ -380,7 +380,7 @@ export function takeOwn(
     checkValue(name, rule, value);
     taken[name] = value;
   }
-  return [taken, others];
+  return [taken as T, others];
 }
 
 const drainRule = milliseconds('true, false, or milliseconds, at least 0', (value) => value >= 0);

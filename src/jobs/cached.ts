@@ -39,7 +39,7 @@ export async function cached<T>(
   scope: Scope,
 ): Promise<T | undefined> {
   if (typeof load !== 'function') throw optionError('load', 'a function, as the last argument', load);
-  const [own, given] = takeOwn(options, ownRules);
+  const [own, given] = takeOwn<CachedOptions>(options, ownRules);
   const settings = endless(settle(given, base));
   const store = scope.store(settings.redis);
   const full = scope.fullKey(key, settings); // H75b
@@ -53,7 +53,7 @@ export async function cached<T>(
     // The shared load failed, so the next caller's load is tried. If this caller's own wait is over, it reads for itself once.
     if (settings.signal?.aborted || clock.nowMs() >= endMs) break;
   }
-  const flight = readOrLoad<T>(key, full, settings, own as unknown as CachedOptions, load, scope);
+  const flight = readOrLoad<T>(key, full, settings, own, load, scope);
   ours.set(full, flight);
   try {
     return (await flight).value;

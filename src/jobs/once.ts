@@ -38,8 +38,7 @@ export async function once<T>(
   scope: Scope,
 ): Promise<OnceResult<T>> {
   if (typeof fn !== 'function') throw optionError('fn', 'a function, as the last argument', fn);
-  const [own, given] = takeOwn(options, ownRules);
-  const { every, offset = 0, mode = 'at-most-once' } = own as unknown as OnceOptions;
+  const [{ every, offset = 0, mode = 'at-most-once' }, given] = takeOwn<OnceOptions>(options, ownRules);
   const settings = settle(given, base);
   checkKey(key, settings, scope);
 
