@@ -78,8 +78,6 @@ export interface WakeUp {
 /** The time that must be left of a grant by message for its confirmation; half of the grant if it is shorter than twice that. */
 const confirmationMs = 500;
 
-const plainWakeUp: WakeUp = { nonce: undefined, fence: undefined };
-
 /** The clocks, timers and commands that a queue uses. Replies never arrive within the call that requested them. */
 export interface QueuePort {
   nowMs(): number;
@@ -162,7 +160,7 @@ export class Queue implements GrantSource {
   }
 
   /** Handles a message that the entry was granted or should request. Returns false if the id is not that of the current entry. */
-  wake(id: string, wakeUp = plainWakeUp): boolean {
+  wake(id: string, wakeUp: WakeUp = { nonce: undefined, fence: undefined }): boolean {
     if (id !== this.#entry.id) return false;
     // H27c
     if (this.#isRequesting) this.#wakeUp = wakeUp;
