@@ -48,7 +48,7 @@ export interface Options extends WaitOptions {
   fencing?: boolean | undefined;
   /** Replicas that must acknowledge (WAIT) before the grant counts. Default 0. */
   minReplicas?: number | undefined;
-  /** Ms, at most, before a silent Redis counts as an unknown outcome: up to a hundredth sooner, together with others. Default 1000; integer ≥ 1. */
+  /** Ms from sending, less up to a hundredth, before a silent Redis counts as an unknown outcome. Default 1000; integer ≥ 1. */
   commandTimeout?: number | undefined;
   /**
    * Register in Redis what this process holds and waits for, within 250 ms of a change and every 2 s, for `withLock.list` and the

@@ -108,6 +108,12 @@ export function asUnknown(error: LockBackendError): LockBackendError {
   return new LockBackendError(message, { key, cause, redisCode, retryable, unknown: true });
 }
 
+/** The same error, where the request has surely had no effect. */
+export function unsent(error: LockBackendError): LockBackendError {
+  const { message, key, cause, retryable } = error;
+  return new LockBackendError(message, { key, cause, retryable });
+}
+
 const unconnected = 'the Redis client was never connected, or was closed: await client.connect() first';
 
 /** @param closed What to do about a client that is closed. */

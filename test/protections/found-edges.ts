@@ -1,5 +1,5 @@
 /** H90 to H99: found in use and under attack: other hosts, processes that stand still, signals with many listeners, and overload. */
-import { drop, piece, when, write } from '../support/alteration';
+import { drop, piece, value, when, write } from '../support/alteration';
 import type { Protection } from './protection';
 
 export const foundEdges: readonly Protection[] = [
@@ -125,5 +125,35 @@ export const foundEdges: readonly Protection[] = [
     without: 'a caller with much time holds up one with little',
     changes: [piece('H99d', / \$\{magnitudeMs\}/, '')],
     test: 'redis/replicas-crowd.test.ts',
+  },
+  {
+    hazard: 'H99',
+    without: 'all requests of a client are in flight at once',
+    changes: [value('H99e', 'true')],
+    test: 'redis/overload.test.ts',
+  },
+  {
+    hazard: 'H99',
+    without: 'renewals and releases wait behind callers that want a lock',
+    changes: [piece('H99f', 'isOfHolder ? this.#ofHolders : ', '')],
+    test: 'send-window.test.ts',
+  },
+  {
+    hazard: 'H99',
+    without: 'a request that waits for room has its deadline although Redis answers others',
+    changes: [write('H99g', '      return onSilence();')],
+    test: 'send-window.test.ts',
+  },
+  {
+    hazard: 'H99',
+    without: 'room that is given to a request that is not sent is lost',
+    changes: [drop('H99h')],
+    test: 'send-window.test.ts',
+  },
+  {
+    hazard: 'H99',
+    without: 'the time limit of a request counts from its call, also while the event loop is blocked',
+    changes: [drop('H99i'), piece('H99j', 'batch.add', 'pending.onSent();\n      batch.add')],
+    test: 'redis/overload.test.ts',
   },
 ];

@@ -72,3 +72,37 @@ describe('many callers of one key at once', () => {
     await withLock.close();
   });
 });
+
+describe('many keys at once', () => {
+  let server: RedisServer;
+  let client: Client;
+
+  beforeEach(async () => {
+    server = await startRedis();
+    client = await connect(server.url);
+  });
+
+  it('H99: all are granted, although the event loop was blocked for longer than a request may take', async () => {
+    const withLock = redisExpLock({ redis: client, lifetime: 60_000, commandTimeout: 1_000, maxRetries: 0 });
+    const leases = Array.from({ length: 6_000 }, (_, n) => withLock.promise(`key ${n}`));
+    const endMs = performance.now() + 1_500;
+    while (performance.now() < endMs);
+    await Promise.all((await Promise.all(leases)).map((lease) => lease.release()));
+    await withLock.close();
+  });
+
+  it('H99: a request whose caller has given up is not sent', async () => {
+    const withLock = redisExpLock({ redis: client, lifetime: 60_000 });
+    const keys = Array.from({ length: 10_000 }, (_, n) => `key ${n}`);
+    const controller = new AbortController();
+    const waits = keys.map((key) => failure(withLock.promise(key, { signal: controller.signal })));
+    await server.pause();
+    setImmediate(() => controller.abort(new Error('given up')));
+    for (const error of await Promise.all(waits)) expect(error.message).to.equal('given up');
+    await server.resume();
+    await withLock.close();
+    const { exists: batches } = await commandStats(client); // one for each batch of 128 acquires
+    expect(batches).to.be.within(1, 40);
+    expect(await client.keys('key *')).to.deep.equal([]);
+  });
+});

@@ -106,7 +106,9 @@ export class DirectStore implements Direct {
         this.#storeUntilMs = Number.POSITIVE_INFINITY;
         resolve(ask());
       };
-      this.#sender.send(call, new PendingRequest(call, keys, commandTimeoutMs, false, onReply, onError, sentMs));
+      const pending = new PendingRequest(call, keys, commandTimeoutMs, false, onReply, onError);
+      pending.onSent(sentMs);
+      this.#sender.send(call, pending);
     });
   }
 }

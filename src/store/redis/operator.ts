@@ -141,7 +141,7 @@ export class RedisOperator implements Operator {
   }
 
   async #send(words: readonly string[], commandTimeoutMs: number): Promise<unknown> {
-    const ready = this.#transport.ready(words[1]!, commandTimeoutMs);
+    const ready = this.#transport.ready(words[1]!, commandTimeoutMs, true);
     if (ready !== undefined) await ready;
     const [send] = this.#client.masters!();
     return withDeadline(send!(words), words[1]!, commandTimeoutMs, false);

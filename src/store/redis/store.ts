@@ -117,7 +117,7 @@ class RedisStore implements Store, Node {
     const { keys, lifetimeMs, commandTimeoutMs, minReplicas } = request;
     const callAt = (sent: Moment): BatchableCall => this.#acquireCall(request, sent);
     for (let resent = wasLate; ; resent = true) {
-      const ready = this.#transport.ready(keys, commandTimeoutMs);
+      const ready = this.#transport.ready(keys, commandTimeoutMs, false);
       if (ready !== undefined) await ready;
       const attempt = minReplicas > 0 ? this.#replicas.acquire(request, callAt) : this.#send(request, callAt);
       const [reply, sent] = await attempt;
@@ -166,7 +166,7 @@ class RedisStore implements Store, Node {
   async extend(request: ExtendRequest): Promise<ExtendReply> {
     const { keys, commandTimeoutMs, validUntilMs } = request;
     for (let resent = false; ; resent = true) {
-      const ready = this.#transport.ready(keys, commandTimeoutMs);
+      const ready = this.#transport.ready(keys, commandTimeoutMs, true);
       if (ready !== undefined) await ready;
       if (!request.begin()) return { outcome: 'late' };
       const sent = now();
@@ -189,7 +189,7 @@ class RedisStore implements Store, Node {
   /** Marks the slot and releases in one command: both calls leave in one tick, in this order. */
   async #markAndRelease(request: ReleaseRequest, slot: Slot): Promise<ReleaseReply> {
     const { keys, commandTimeoutMs } = request;
-    await this.#transport.ready(keys, commandTimeoutMs);
+    await this.#transport.ready(keys, commandTimeoutMs, true);
     const call = commands.markSlotCall(request, slot);
     const marked = this.#transport.send(call, keys, commandTimeoutMs, (reply) => integers(reply, 1, keys));
     const released = this.release({ ...request, done: undefined });
@@ -199,7 +199,7 @@ class RedisStore implements Store, Node {
 
   async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
     const { keys, commandTimeoutMs } = release;
-    const ready = this.#transport.ready(keys, commandTimeoutMs);
+    const ready = this.#transport.ready(keys, commandTimeoutMs, true);
     if (ready !== undefined) await ready;
     const sent = now();
     const call = commands.releaseCall(release, this.#fenceKey(keys), commands.nextOf(acquire, this.#clock));

@@ -7,7 +7,7 @@
 import { LockBackendError } from '../../core/errors';
 import { describe, type Key } from '../../core/keys';
 import { nextTick } from '../../core/real-timers';
-import { asUnknown, givenUp, notReady, refusal } from '../backend-errors';
+import { asUnknown, givenUp, notReady, refusal, unsent } from '../backend-errors';
 import { type AcquireRequest, type Moment, now } from '../contract';
 import type { DedicatedClient, ScriptClient } from './client';
 import { isGrant } from './commands';
@@ -196,6 +196,7 @@ class AcknowledgedAcquire implements BatchedCall {
       (reply) => onReply([reply, this.#sent!]),
       (error) => onError(this.#sent === undefined ? unsent(error) : error),
     );
+    this.#pending.onSent();
   }
 
   get isSettled(): boolean {
@@ -234,12 +235,6 @@ class AcknowledgedAcquire implements BatchedCall {
   fail(error: LockBackendError): void {
     this.#pending.reject(this.#sent === undefined ? error : asUnknown(error));
   }
-}
-
-/** The same error, where the request has surely had no effect. */
-function unsent(error: LockBackendError): LockBackendError {
-  const { message, key, cause, retryable } = error;
-  return new LockBackendError(message, { key, cause, retryable });
 }
 
 function tooFew(replicas: number, { keys, minReplicas, commandTimeoutMs }: AcquireRequest): LockBackendError {

@@ -54,11 +54,6 @@ export class Batch {
     return this.#sentAt;
   }
 
-  /** The same moment on the monotonic clock alone: reading a second clock costs 1 % of a pair. */
-  get sentMs(): number {
-    return this.#sentAt?.monoMs ?? performance.now();
-  }
-
   /** Adds a call, whose handler gets the reply to this call, or the error of the call or of its whole batch. */
   add(call: BatchedCall): void {
     if (this.#calls.length === 0) this.#defer(this.flush);
@@ -81,6 +76,8 @@ export class Batch {
     this.#sentAt = undefined;
     if (this.#calls.length === 0) return;
     const some = this.#calls.splice(0, this.#most);
+    const nowMs = performance.now();
+    for (const each of some) each.onSent?.(nowMs); // H99i
     for (const together of this.#bySlot(some)) this.#sendTogether(together);
   }
 

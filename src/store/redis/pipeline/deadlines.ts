@@ -7,6 +7,7 @@ import { type Alarm, clearAlarm } from '../../../core/timers';
 import { refusal, silence } from '../../backend-errors';
 import type { BatchableCall } from '../scripts/script';
 import type { ReplyHandler } from './handlers';
+import type { SendWindow } from './send-window';
 
 /** Settled once: by Redis's reply, or by its own deadline, which is up to a hundredth early, so that many share a timer. */
 export class PendingRequest<C extends BatchableCall | undefined = undefined> implements ReplyHandler, Alarm {
@@ -14,7 +15,8 @@ export class PendingRequest<C extends BatchableCall | undefined = undefined> imp
   readonly keys: Key;
   /** A caller waits for the reply, and the process stays alive for it. */
   readonly keepsAlive: boolean;
-  readonly deadlineMs: number;
+  /** Infinity until the request is sent. */
+  deadlineMs = Number.POSITIVE_INFINITY;
   timer: Alarm['timer'];
   before: Alarm | undefined;
   after: Alarm | undefined;
@@ -22,8 +24,8 @@ export class PendingRequest<C extends BatchableCall | undefined = undefined> imp
   readonly #timeoutMs: number;
   readonly #onReply: (reply: unknown) => void;
   readonly #onError: (error: LockBackendError) => void;
+  readonly #window: SendWindow | undefined;
 
-  /** @param sentMs Monotonic ms at which it was sent, as far as its deadline goes. */
   constructor(
     call: C,
     keys: Key,
@@ -31,38 +33,48 @@ export class PendingRequest<C extends BatchableCall | undefined = undefined> imp
     keepsAlive: boolean,
     onReply: (reply: unknown) => void,
     onError: (error: LockBackendError) => void,
-    sentMs: number = performance.now(),
+    window?: SendWindow,
   ) {
     this.call = call;
     this.keys = keys;
     this.keepsAlive = keepsAlive;
-    this.deadlineMs = sentMs + timeoutMs;
     this.#timeoutMs = timeoutMs;
     this.#onReply = onReply;
     this.#onError = onError;
-    timers.add(this, this.deadlineMs, timeoutMs / 100); // H17b
+    this.#window = window;
+  }
+
+  /** Begins the time until the deadline: the request is sent now. */
+  onSent(nowMs: number = performance.now()): void {
+    this.deadlineMs = nowMs + this.#timeoutMs;
+    timers.add(this, this.deadlineMs, this.#timeoutMs / 100); // H17b
   }
 
   resolve(reply: unknown): void {
     if (this.isSettled) return;
-    this.#settle();
+    this.#settle(true);
     this.#onReply(reply);
   }
 
   reject(error: unknown): void {
-    if (this.isSettled) return;
-    this.#settle();
-    this.#onError(refusal(error, this.keys));
+    this.#fail(refusal(error, this.keys), true);
   }
 
-  #settle(): void {
+  #fail(error: LockBackendError, isAnswered: boolean): void {
+    if (this.isSettled) return;
+    this.#settle(isAnswered);
+    this.#onError(error);
+  }
+
+  #settle(isAnswered: boolean): void {
     this.isSettled = true;
     clearAlarm(this);
+    this.#window?.settled(isAnswered);
   }
 
   /** A timer that fires because our own event loop was blocked first lets the loop read what has arrived meanwhile. */
   ring(): void {
-    setImmediate(() => this.reject(silence(this.keys, this.#timeoutMs)));
+    setImmediate(() => this.#fail(silence(this.keys, this.#timeoutMs), false));
   }
 }
 
@@ -70,6 +82,7 @@ export class PendingRequest<C extends BatchableCall | undefined = undefined> imp
 export function withDeadline<T>(work: Promise<T>, keys: Key, timeoutMs: number, keepsAlive = true): Promise<T> {
   return new Promise((resolve, reject) => {
     const request = new PendingRequest(undefined, keys, timeoutMs, keepsAlive, (value) => resolve(value as T), reject);
+    request.onSent();
     work.then(
       (value) => request.resolve(value),
       (error) => request.reject(error),

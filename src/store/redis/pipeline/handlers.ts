@@ -12,6 +12,8 @@ export interface ReplyHandler {
 /** A call and the handler of its reply. */
 export interface BatchedCall extends ReplyHandler {
   readonly call: BatchableCall;
+  /** Called when the call is sent, with the monotonic ms. */
+  onSent?(nowMs: number): void;
 }
 
 export type SendCall = (call: ScriptCall, handler: ReplyHandler) => void;

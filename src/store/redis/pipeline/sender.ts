@@ -34,7 +34,9 @@ export class Sender {
   /** Sends a call by itself and resolves with its reply. @throws {LockBackendError} Redis refused, or was silent for `timeoutMs`. */
   ask(call: ScriptCall, keys: Key, timeoutMs: number, keepsAlive = false): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      this.send(call, new PendingRequest(call, keys, timeoutMs, keepsAlive, resolve, reject));
+      const request = new PendingRequest(call, keys, timeoutMs, keepsAlive, resolve, reject);
+      request.onSent();
+      this.send(call, request);
     });
   }
 

@@ -12,6 +12,7 @@ import type { BatchableCall, ScriptCall } from '../scripts/script';
 import { Batch, hasOwnScript } from './batch';
 import { PendingRequest } from './deadlines';
 import type { SendCall } from './handlers';
+import { SendWindow } from './send-window';
 import { readyWithin, Sender } from './sender';
 
 /** Calls in one batch. With many in flight two halves are under way: Redis works on one, our side on the other. */
@@ -25,6 +26,7 @@ export class Transport {
   readonly #batch: Batch;
   /** The batch of calls with a mode, which have scripts of their own so that the scripts of a mutex stay small. */
   readonly #sharedBatch: Batch;
+  readonly #window = new SendWindow();
   #turnEnds: Promise<void> | undefined;
 
   constructor(client: ScriptClient) {
@@ -38,7 +40,7 @@ export class Transport {
   }
 
   get isReady(): boolean {
-    return this.#client.readiness() === 'ready'; // H3c
+    return this.#client.readiness() === 'ready' && this.#window.hasRoom; // H3c
   }
 
   /** A moment before any call that is requested in this tick is sent; the same for all calls that leave together. */
@@ -46,16 +48,16 @@ export class Transport {
     return (isMutex ? this.#batch : this.#sharedBatch).sentAt;
   }
 
-  /** Waits until the client is ready, then sends the call as `send` does. */
+  /** Waits until a call for a held lock may be sent, then sends it as `send` does. */
   request<T>(call: BatchableCall, keys: Key, timeoutMs: number, read: (reply: unknown) => T | Promise<T>): Promise<T> {
-    const ready = this.ready(keys, timeoutMs);
+    const ready = this.ready(keys, timeoutMs, true);
     if (ready === undefined) return this.send(call, keys, timeoutMs, read);
     return ready.then(() => this.send(call, keys, timeoutMs, read));
   }
 
   /**
-   * Sends a call, alone or with others of the same tick, and resolves with the result of `read` on its reply. The client must
-   * be ready. A single promise, because every lock pays for each.
+   * Sends a call, alone or with others of the same tick, and resolves with the result of `read` on its reply. It must be
+   * ready. A single promise, because every lock pays for each.
    *
    * @param keepsAlive The process stays alive for the reply.
    */
@@ -76,7 +78,9 @@ export class Transport {
       };
       const batch = hasOwnScript(call) ? this.#batch : this.#sharedBatch;
       const onError = this.#onError(keys, reject);
-      batch.add(new PendingRequest(call, keys, timeoutMs, keepsAlive, onReply, onError, batch.sentMs));
+      const pending = new PendingRequest(call, keys, timeoutMs, keepsAlive, onReply, onError, this.#window);
+      this.#window.sent();
+      batch.add(pending); // H99j
     });
   }
 
@@ -85,7 +89,7 @@ export class Transport {
    * requests leave before it: an inspection does not find a caller in the queue that has given up by then.
    */
   async requestAlone(call: ScriptCall, keys: Key, timeoutMs: number, keepsAlive = true): Promise<unknown> {
-    const ready = this.ready(keys, timeoutMs);
+    const ready = this.ready(keys, timeoutMs, true);
     if (ready !== undefined) await ready;
     this.#batch.flush();
     this.#sharedBatch.flush();
@@ -102,15 +106,22 @@ export class Transport {
     };
   }
 
-  /** Waits a while for the client to connect; undefined if it is ready now, without a turn of the event loop. */
-  ready(keys: Key, timeoutMs: number): Promise<void> | undefined {
-    return this.isReady ? undefined : this.#waitUntilReady(keys, timeoutMs);
+  /**
+   * Waits for the client to connect, and for room in its window; undefined if a call may be sent now, without a turn of the event loop.
+   *
+   * @param isOfHolder The call is for a held lock, and goes before those of callers that want one.
+   */
+  ready(keys: Key, timeoutMs: number, isOfHolder: boolean): Promise<void> | undefined {
+    return this.isReady ? undefined : this.#waitUntilReady(keys, timeoutMs, isOfHolder);
   }
 
-  async #waitUntilReady(keys: Key, timeoutMs: number): Promise<void> {
-    const readiness = await readyWithin(this.#client, timeoutMs);
-    if (readiness !== 'ready') throw notReady(keys, readiness, this.#client.advice);
-    return this.#endOfTurn();
+  async #waitUntilReady(keys: Key, timeoutMs: number, isOfHolder: boolean): Promise<void> {
+    do {
+      const readiness = await readyWithin(this.#client, timeoutMs);
+      if (readiness !== 'ready') throw notReady(keys, readiness, this.#client.advice);
+      await this.#endOfTurn();
+      if (!this.#window.hasRoom) await this.#window.room(keys, timeoutMs, isOfHolder);
+    } while (this.#client.readiness() !== 'ready');
   }
 
   /** Resolves in the next turn: all other waiting calls are ready by then, and leave in the same tick. */
