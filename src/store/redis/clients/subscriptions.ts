@@ -97,8 +97,9 @@ class Subscriptions {
 
   #end(): void {
     this.#endPause?.();
-    this.#current?.close();
+    const connection = this.#current;
     this.#current = undefined;
+    connection?.close();
   }
 
   async #recover(): Promise<void> {
@@ -107,8 +108,8 @@ class Subscriptions {
     let recovered = false;
     for (let pauseMs = firstPauseMs; !recovered && this.#listeners.size > 0; ) {
       await this.#pause(pauseMs);
-      if (this.#isClosed()) this.#endAll();
       pauseMs = Math.min(2 * pauseMs, maxPauseMs);
+      if (this.#isClosed()) this.#endAll();
       recovered = await this.#confirmAll();
     }
     this.#recovering = false;
@@ -153,8 +154,6 @@ class SubscriberConnection {
   readonly #channels = new Map<string, Promise<unknown>>();
   /** Rejects at the end of the connection, and never resolves: a client may leave a command without a reply then. */
   readonly #ended: Promise<never>;
-  readonly #heart: NodeJS.Timeout;
-  readonly #onEnd: () => void;
   #end!: () => void;
   /** True if the last ping has a reply, or at first if the connection is open. */
   #isAnswered = false;
@@ -165,23 +164,23 @@ class SubscriberConnection {
     onLost: (connection: SubscriberConnection) => void,
     onBeat: (connection: SubscriberConnection) => void,
   ) {
+    const heart = idle(setInterval(() => onBeat(this), heartbeatMs)); // H35b
     this.#ended = new Promise((_, reject) => {
-      this.#end = () => reject(new Error('the connection for messages was lost'));
+      this.#end = () => {
+        clearInterval(heart);
+        reject(new Error('the connection for messages was lost'));
+        onLost(this);
+      };
     });
     this.#ended.catch(() => {});
-    this.#heart = idle(setInterval(() => onBeat(this), heartbeatMs)); // H35b
-    this.#onEnd = () => {
-      this.#stop();
-      onLost(this);
-    };
-    this.#opened = open(onMessage, this.#onEnd);
-    this.#opened.then(this.#answered, this.#onEnd);
+    this.#opened = open(onMessage, this.#end);
+    this.#opened.then(this.#answered, this.#end);
   }
 
   /** Pings the server; ends the connection if the last ping has no reply. */
   beat(): void {
     // A process that stood still first reads the replies that arrived meanwhile.
-    if (!this.#isAnswered) return void setImmediate(() => this.#isAnswered || this.#onEnd());
+    if (!this.#isAnswered) return void setImmediate(() => this.#isAnswered || this.#end());
     this.#isAnswered = false;
     this.#opened.then((subscriber) => subscriber.ping?.()).then(this.#answered, this.#answered);
   }
@@ -189,11 +188,6 @@ class SubscriberConnection {
   readonly #answered = (): void => {
     this.#isAnswered = true;
   };
-
-  #stop(): void {
-    clearInterval(this.#heart);
-    this.#end();
-  }
 
   confirm(channel: string): Promise<unknown> {
     let confirmed = this.#channels.get(channel);
@@ -212,7 +206,7 @@ class SubscriberConnection {
   }
 
   close(): void {
-    this.#stop();
+    this.#end();
     this.#opened.then((subscriber) => subscriber.close()).catch(() => {});
   }
 }
