@@ -1,16 +1,15 @@
 // An estimate of one server's clock, learned from the time in its replies. The estimated offset is never above the true one, so
 // a request becomes stale no later than it should.
 export class ServerClock {
+  /** Undefined until the first reply. */
   #offsetMs: number | undefined;
-  #isKnown = false;
   /** The last values that were learned: a batch reports the same values for each of its calls. */
   #lastServerMs = 0;
   #lastSentMs = 0;
 
-  /** Server time minus monotonic time, in ms. The first guess waits until it is needed: by then a test may have replaced the clocks. */
+  /** Server time minus monotonic time, in ms. Before the first reply it is a guess. */
   get offsetMs(): number {
-    this.#offsetMs ??= Date.now() - performance.now();
-    return this.#offsetMs;
+    return this.#offsetMs ?? Date.now() - performance.now();
   }
 
   /** The server's time, or an earlier one, at the moment `monoMs` of our monotonic clock. */
@@ -23,13 +22,13 @@ export class ServerClock {
     if (serverMs === this.#lastServerMs && sentMs === this.#lastSentMs) return;
     this.#lastServerMs = serverMs;
     this.#lastSentMs = sentMs;
+    const known = this.#offsetMs;
     const most = serverMs + 1 - sentMs;
     // Nothing to learn: the lower bound is at most (server time − our time of sending), and the offset is that large already.
-    if (this.#isKnown && this.offsetMs <= most && this.offsetMs >= most - 1) return;
+    if (known !== undefined && known <= most && known >= most - 1) return;
     const least = serverMs - performance.now();
     // H3f
-    if (!this.#isKnown || this.offsetMs > most) this.#offsetMs = least;
-    else this.#offsetMs = Math.max(this.offsetMs, least);
-    this.#isKnown = true;
+    if (known === undefined || known > most) this.#offsetMs = least;
+    else this.#offsetMs = Math.max(known, least);
   }
 }
