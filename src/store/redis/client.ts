@@ -1,6 +1,7 @@
 // The interface between the store and a Redis client: readiness, scripts, subscriptions. Each kind of client is adapted to this
 // interface in clients/; the store knows no other. Keys are always full names here: a prefix that a client would add is known,
 // and our side adds it.
+import type { Channels } from '../contract';
 
 /** @internal */
 export type Readiness =
@@ -44,8 +45,11 @@ export interface ScriptClient {
   readonly missesFailovers?: boolean | undefined;
   /** Opens a connection of our own, for WAIT, to the node that has a key. @throws {TypeError} such a client has none to give. */
   dedicate(key: string): DedicatedClient;
-  /** Subscribes to PUBLISH messages on a connection of our own; absent if such a client has none to give. */
-  readonly subscribe?: Subscribe | undefined;
+  /**
+   * Subscribes to PUBLISH messages on a connection of our own; absent if such a client has none to give. Resolves once Redis has
+   * confirmed the subscription; only then is it restored after a lost connection.
+   */
+  readonly subscribe?: Channels['listen'] | undefined;
 }
 
 /** @internal One connection that carries no commands but ours. */
@@ -58,25 +62,5 @@ export interface DedicatedClient {
   /** A counter that goes up with each new connection. */
   readonly generation: () => number;
   /** Closes at once, even while the connection is still being opened. */
-  close(): void;
-}
-
-/**
- * @internal Resolves once Redis has confirmed the subscription; rejects if the connection for it cannot be made. Only a
- * confirmed subscription is restored after a lost connection.
- *
- * @param onGap Messages may have been missed: the connection was lost, and is subscribed again.
- * @param onClosed No further message will come: the owner has closed the client.
- */
-export type Subscribe = (
-  channel: string,
-  onMessage: (message: string) => void,
-  onGap: () => void,
-  onClosed?: () => void,
-) => Promise<Subscription>;
-
-/** @internal */
-export interface Subscription {
-  /** Closes at once and for good; a second call does nothing. Other subscriptions to the same channel stay. */
   close(): void;
 }

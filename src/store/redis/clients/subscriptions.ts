@@ -6,7 +6,7 @@
 // nor a timer here keeps a process alive.
 import { timers } from '../../../core/clock';
 import { clearAlarm, idle } from '../../../core/timers';
-import type { Subscribe, Subscription } from '../client';
+import type { Channels, Listening } from '../../contract';
 
 /** A connected subscriber, whose errors are ignored after its end. */
 export interface Subscriber {
@@ -35,7 +35,7 @@ const maxPauseMs = 1000;
 export const heartbeatMs = 5000;
 
 /** @param isClosed True once the owner has closed the client. */
-export function subscribeOver(open: OpenSubscriber, isClosed: () => boolean): Subscribe {
+export function subscribeOver(open: OpenSubscriber, isClosed: () => boolean): Channels['listen'] {
   const subscriptions = new Subscriptions(open, isClosed);
   return (channel, onMessage, onGap, onClosed) => subscriptions.subscribe(channel, { onMessage, onGap, onClosed });
 }
@@ -53,7 +53,7 @@ class Subscriptions {
     this.#isClosed = isClosed;
   }
 
-  async subscribe(channel: string, listener: Listener): Promise<Subscription> {
+  async subscribe(channel: string, listener: Listener): Promise<Listening> {
     const listeners = this.#listeners.get(channel) ?? new Set();
     this.#listeners.set(channel, listeners.add(listener));
     const close = (): void => this.#remove(channel, listener);
