@@ -22,7 +22,7 @@ import { type Slots, slotAt } from '../slots';
 import { PlainCall } from './pipeline/plain';
 import { integers, strangeReply } from './replies';
 import * as scripts from './scripts/generated';
-import type { BatchableCall, ScriptCall } from './scripts/script';
+import type { BatchableCall } from './scripts/script';
 import type { ServerClock } from './server-clock';
 
 /** The first lifetime under `lifetime: null`: a grant whose reply our side never reads must not stay for ever. */
@@ -50,54 +50,40 @@ export function acquireCall(
   notAfter: number,
   clock: ServerClock,
 ): BatchableCall {
-  const { keys, token, lifetimeMs, queueAs, fences, minFence, pauseMs } = request;
-  if (request.mode !== undefined) return acquireSharedCall(request, request.mode, fence, notAfter);
-  if (request.slots !== undefined) return acquireOnceCall(request, request.slots, fence, notAfter);
+  const { keys, token, mode, slots, queueAs, fences, minFence = 0, pauseMs } = request;
+  const lifetimeMs = request.lifetimeMs ?? probationMs;
+  const until = Math.ceil(notAfter); // H3b
+  if (mode !== undefined) return acquireSharedCall(request, mode, fence, lifetimeMs, until);
+  if (slots !== undefined) return acquireOnceCall(request, slots, fence, lifetimeMs, until);
   const isUsual = queueAs === undefined && pauseMs === undefined && fences <= 1;
   if (isUsual && typeof keys === 'string')
-    return new PlainCall('acquire', keys, token, fence, {
-      lifetimeMs: lifetimeMs ?? probationMs,
-      notAfter: Math.ceil(notAfter), // H3b
-      fences: request.fences,
-      minFence: minFence ?? 0,
-      yieldMs: 0,
-    });
-  const position = queueAs === undefined ? unqueued(request) : entryOf(queueAs, clock);
-  const until = Math.ceil(notAfter);
-  return scripts.acquire(...keysOf(keys), fence, token, lifetimeMs ?? probationMs, until, request.fences, position);
+    return new PlainCall('acquire', keys, token, fence, { lifetimeMs, notAfter: until, fences, minFence, yieldMs: 0 });
+  const place = queueAs === undefined ? unqueued(minFence, pauseMs) : entryOf(queueAs, clock);
+  return scripts.acquire(...keysOf(keys), fence, token, lifetimeMs, until, fences, place);
+}
+
+/** The script's last arguments for a caller that is not queued. */
+function unqueued(minFence: number, pauseMs: number | undefined): string[] {
+  if (pauseMs !== undefined) return [minFence.toFixed(0), String(Math.max(Math.ceil(pauseMs), 1))];
+  return minFence > 0 ? [minFence.toFixed(0)] : [];
 }
 
 function acquireOnceCall(
-  request: AcquireRequest,
+  { keys, token, fences }: AcquireRequest,
   { everyMs, offsetMs, marks }: Slots,
   fence: string,
+  lifetimeMs: number,
   notAfter: number,
 ): BatchableCall {
-  const key = listOf(request.keys)[0]!;
-  return scripts.acquireOnce(
-    key,
-    fence,
-    companionOf(key, 'queue'),
-    companionOf(key, 'slot'),
-    request.token,
-    request.lifetimeMs ?? probationMs,
-    Math.ceil(notAfter),
-    request.fences,
-    everyMs,
-    offsetMs,
-    marks ? 1 : 0,
-  );
+  const key = listOf(keys)[0]!;
+  const [queue, slot] = [companionOf(key, 'queue'), companionOf(key, 'slot')];
+  const done = marks ? 1 : 0;
+  return scripts.acquireOnce(key, fence, queue, slot, token, lifetimeMs, notAfter, fences, everyMs, offsetMs, done);
 }
 
 export function markSlotCall({ keys, token }: ReleaseRequest, { start, end }: Slot): BatchableCall {
   const key = listOf(keys)[0]!;
   return scripts.markSlot(key, companionOf(key, 'slot'), token, start, end);
-}
-
-/** The script's last arguments for a caller that is not queued. */
-function unqueued({ minFence = 0, pauseMs }: AcquireRequest): string[] {
-  if (pauseMs !== undefined) return [minFence.toFixed(0), String(Math.max(Math.ceil(pauseMs), 1))];
-  return minFence > 0 ? [minFence.toFixed(0)] : [];
 }
 
 export function releaseCall(
@@ -136,24 +122,29 @@ export function keysOf(keys: Key): [lock: readonly string[], queue: readonly str
 }
 
 /** The acquire of a key with a mode. */
-function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, notAfter: number): BatchableCall {
-  const { keys, token, lifetimeMs } = request;
-  const key = listOf(keys)[0]!;
+function acquireSharedCall(
+  request: AcquireRequest,
+  { kind, prefer, permits, most, step, group }: Mode,
+  fence: string,
+  lifetimeMs: number,
+  notAfter: number,
+): BatchableCall {
+  const key = listOf(request.keys)[0]!;
   return scripts.acquireShared(
     key,
     fence,
     companionOf(key, 'queue'),
     companionOf(key, 'limit'),
-    token,
-    lifetimeMs ?? probationMs,
-    Math.ceil(notAfter),
+    request.token,
+    lifetimeMs,
+    notAfter,
     request.fences,
-    letters[mode.kind],
-    mode.prefer[0]!,
-    mode.permits,
-    mode.most,
-    mode.step,
-    mode.group,
+    letters[kind],
+    prefer[0]!,
+    permits,
+    most,
+    step,
+    group,
     placeOf(request),
   );
 }
@@ -207,10 +198,6 @@ export function extendCall(
 export function raiseCall({ keys, token, fence: least, mode }: RaiseRequest, fence: string): BatchableCall {
   if (mode !== undefined) return scripts.raiseFenceShared(listOf(keys)[0]!, fence, token, least.toFixed(0));
   return scripts.raiseFence(listOf(keys), fence, token, least.toFixed(0));
-}
-
-export function readPlacesCall(key: string): ScriptCall {
-  return scripts.readPlaces(key);
 }
 
 /** The places of each holder. */

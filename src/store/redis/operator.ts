@@ -1,6 +1,6 @@
 // The operator's view of one Redis: many locks in one command, and a few keys at a time in a scan.
 import type { LockBackendError } from '../../core/errors';
-import { companionOf, fenceKey, fenceKeyBeside, mayBeLock } from '../../core/keys';
+import { companionOf, mayBeLock } from '../../core/keys';
 import type { LockState } from '../../core/lock-state';
 import type { InspectedLock } from '../inspected';
 import {
@@ -15,6 +15,7 @@ import {
   type Registration,
 } from '../operator';
 import type { ScriptClient } from './client';
+import { fenceKeyOf } from './commands';
 import { inspectReply } from './inspection';
 import { withDeadline } from './pipeline/deadlines';
 import type { Transport } from './pipeline/transport';
@@ -29,6 +30,7 @@ const longText = 2 ** 15;
 /** The minimum number of records that are read at once; short records are read in larger numbers. */
 const minTexts = 4;
 const lengthAtOnce = 2 ** 19;
+
 export class RedisOperator implements Operator {
   readonly isLocal = false;
   readonly keys: Operator['keys'];
@@ -66,7 +68,7 @@ export class RedisOperator implements Operator {
     while (all.length < keys.length) {
       const some = keys.slice(all.length);
       const queues = some.map((key) => companionOf(key, 'queue'));
-      const call = scripts.inspect(some, queues, this.#fenceKey(some[0]!), maxShown);
+      const call = scripts.inspect(some, queues, fenceKeyOf(some, this.#client), maxShown);
       const reply = await this.#transport.requestAlone(call, some, commandTimeoutMs).catch((error) => {
         if (some.length === 1 || error.redisCode !== 'CROSSSLOT') throw error;
       });
@@ -83,7 +85,7 @@ export class RedisOperator implements Operator {
 
   async free(key: string, id = '', commandTimeoutMs: number): Promise<boolean> {
     const queue = companionOf(key, 'queue');
-    const call = scripts.free(key, queue, this.#fenceKey(key), id, freedChannel);
+    const call = scripts.free(key, queue, fenceKeyOf(key, this.#client), id, freedChannel);
     const [freed] = integers(await this.#transport.requestAlone(call, key, commandTimeoutMs), 1, key);
     if (freed !== -1) return freed === 1;
     const shared = scripts.freeShared(key, queue, companionOf(key, 'limit'), id, freedChannel);
@@ -159,9 +161,5 @@ export class RedisOperator implements Operator {
   async #quietly(call: ScriptCall, commandTimeoutMs: number): Promise<number> {
     const key = call.keys[0]!;
     return integers(await this.#transport.requestAlone(call, key, commandTimeoutMs, false), 1, key)[0]!;
-  }
-
-  #fenceKey(key: string): string {
-    return this.#client.clustered ? fenceKeyBeside(key) : fenceKey;
   }
 }

@@ -253,7 +253,7 @@ class RedisStore implements Store, Node {
   }
 
   async readPlaces(key: string, commandTimeoutMs: number): Promise<number[][]> {
-    const reply = await this.#transport.requestAlone(commands.readPlacesCall(key), key, commandTimeoutMs);
+    const reply = await this.#transport.requestAlone(scripts.readPlaces(key), key, commandTimeoutMs);
     return commands.readPlacesReply(reply, key);
   }
 
