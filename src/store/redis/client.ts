@@ -56,11 +56,10 @@ export interface ScriptClient {
 export interface DedicatedClient {
   /** Resolves when the connection can be used; rejects if it never could. */
   readonly opened: Promise<unknown>;
+  /** Has a `generation`. */
   readonly script: ScriptClient;
   /** The number of replicas that have everything this connection wrote, after at most `timeoutMs`. */
   wait(replicas: number, timeoutMs: number): Promise<number>;
-  /** A counter that goes up with each new connection. */
-  readonly generation: () => number;
   /** Closes at once, even while the connection is still being opened. */
   close(): void;
 }

@@ -109,7 +109,7 @@ export class WaitConnection {
 
   #write(): void {
     const sent = now();
-    const generation = this.#client.generation();
+    const generation = this.#client.script.generation!();
     for (const send of this.#deferred.splice(0)) send();
     for (const each of this.#requested.splice(0, maxPerWait)) {
       if (!each.begin(sent, generation, this.#maxWaitMs)) continue;
@@ -145,7 +145,7 @@ export class WaitConnection {
   }
 
   #onAnswer(replicas: number): void {
-    const generation = this.#client.generation();
+    const generation = this.#client.script.generation!();
     for (const each of this.#written.splice(0)) {
       const isOfThisConnection = each.generation === generation; // H59f
       const isAcknowledged = isOfThisConnection && replicas >= this.#minReplicas; // H59d H92b

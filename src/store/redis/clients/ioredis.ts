@@ -10,36 +10,28 @@ export function isIORedis(client: unknown): client is ForeignClient {
 }
 
 export function ioredis(client: ForeignClient): ScriptClient {
-  const commands = plain(client);
   const clustered = client.isCluster === true;
   const { stringNumbers = client.options.redisOptions?.stringNumbers } = client.options;
   const send = sender(client);
-  const asNumbers = stringNumbers === true ? (reply: Promise<unknown>) => reply.then(numbers) : same;
+  const run: typeof send = stringNumbers === true ? (name, args) => send(name, args).then(numbers) : send;
   return {
-    ...clientOf(client, (...words) => (clustered ? anyNode(client) : commands).call(...words)),
+    ...clientOf(client, (...words) => plain(anyNode(client)).call(...words)),
     keyPrefix: String(client.options.keyPrefix ?? ''),
     clustered,
     readiness: () => readinessOf(client.status),
-    evalsha: (sha, keys, args) => asNumbers(send('evalsha', [sha, String(keys.length), ...keys, ...args])),
-    eval: (lua, keys, args) => asNumbers(send('eval', [lua, String(keys.length), ...keys, ...args])),
-    masters: () => {
-      const nodes: ForeignClient[] = clustered ? client.nodes('master') : [client];
-      return nodes.map((node) => (words) => plain(node).call(...words));
-    },
+    evalsha: (sha, keys, args) => run('evalsha', [sha, String(keys.length), ...keys, ...args]),
+    eval: (lua, keys, args) => run('eval', [lua, String(keys.length), ...keys, ...args]),
+    masters: () => mastersOf(client).map((node) => (words) => plain(node).call(...words)),
     generation: clustered ? undefined : countOf(client, 'ready'),
     missesFailovers: client.options.sentinels?.length > 0 && client.options.failoverDetector !== true, // H92
-    nodeOf: (key) => (clustered ? nodeOf(client, key) : ''),
+    nodeOf: (key) => nodeOf(client, key),
     relocate: clustered ? () => void Promise.resolve(client.refreshSlotsCache()).catch(() => {}) : undefined,
     dedicate(key) {
-      if (!clustered) return dedicated(client);
       const name = nodeOf(client, key);
-      const nodes: ForeignClient[] = client.nodes('master');
-      return dedicated(nodes.find(({ options }) => `${options.host}:${options.port}` === name) ?? anyNode(client));
+      const node = mastersOf(client).find(({ options }) => `${options.host}:${options.port}` === name);
+      return dedicated(node ?? anyNode(client));
     },
-    subscribe: subscribeOver(
-      subscriberOn(client, clustered ? () => anyNode(client) : () => client),
-      () => readinessOf(client.status) === 'closed',
-    ),
+    subscribe: subscribeOver(subscriberOn(client), () => readinessOf(client.status) === 'closed'),
   };
 }
 
@@ -71,15 +63,11 @@ function sender(client: ForeignClient): (name: 'eval' | 'evalsha', args: string[
 }
 
 function commandClass(client: ForeignClient): any {
-  const node: any = client.isCluster ? anyNode(client) : client;
+  const node: any = anyNode(client);
   return node.constructor.Command;
 }
 
 const utf8 = { replyEncoding: 'utf8' };
-
-function same<T>(value: T): T {
-  return value;
-}
 
 /** The reply as numbers: with `stringNumbers` integers come as text. */
 function numbers(reply: unknown): unknown {
@@ -92,13 +80,18 @@ function readinessOf(status: string): Readiness {
   return status === 'wait' || status === 'end' || status === 'disconnecting' ? 'closed' : 'soon';
 }
 
-function nodeOf(cluster: ForeignClient, key: string): string {
-  return cluster.slots[slotOf(key)]?.[0] ?? '';
+/** The address of the node that has a key; '' for a client of one server. */
+function nodeOf(client: ForeignClient, key: string): string {
+  return client.slots?.[slotOf(key)]?.[0] ?? '';
 }
 
-/** Any node of the cluster; after a lost connection another one may be better. */
-function anyNode(cluster: ForeignClient): ForeignClient {
-  const nodes: ForeignClient[] = cluster.nodes('master');
+function mastersOf(client: ForeignClient): ForeignClient[] {
+  return client.isCluster ? client.nodes('master') : [client];
+}
+
+/** The client, or any node of the cluster; after a lost connection another node may be better. */
+function anyNode(client: ForeignClient): ForeignClient {
+  const nodes = mastersOf(client);
   const ready = nodes.filter(({ status }) => status === 'ready');
   return anyOf(ready.length > 0 ? ready : nodes);
 }
@@ -132,16 +125,15 @@ function dedicated(client: ForeignClient): DedicatedClient {
     opened,
     script: ioredis(connection),
     wait: (replicas, timeoutMs) => connection.wait(replicas, timeoutMs).then(Number),
-    generation: countOf(connection, 'ready')!,
     close: () => end(connection),
   };
 }
 
-function subscriberOn(client: ForeignClient, node: () => ForeignClient): OpenSubscriber {
+function subscriberOn(client: ForeignClient): OpenSubscriber {
   return async (onMessage, onEnd) => {
     // Each attempt of a sentinel client leaves timers of two seconds behind.
     if (readinessOf(client.status) === 'closed') throw new Error('the Redis client was closed');
-    const connection = node().duplicate({ ...ownOptions, retryStrategy: null });
+    const connection = anyNode(client).duplicate({ ...ownOptions, retryStrategy: null });
     connection.on('error', () => {});
     connection.on('end', onEnd);
     connection.on('message', onMessage);

@@ -183,7 +183,6 @@ function dedicated(client: ForeignClient): DedicatedClient {
     opened,
     script: nodeRedis(connection),
     wait: (replicas, timeoutMs) => commands.wait(replicas, timeoutMs),
-    generation: countOf(connection, 'ready')!,
     close: () => destroy(connection),
   };
 }
@@ -202,7 +201,6 @@ function dedicatedToMaster(sentinel: ForeignClient): DedicatedClient {
       return made!.script;
     },
     wait: (replicas, timeoutMs) => made!.wait(replicas, timeoutMs),
-    generation: () => made!.generation(),
     close() {
       isClosed = true;
       made?.close();
