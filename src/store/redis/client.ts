@@ -3,7 +3,6 @@
 // and our side adds it.
 import type { Channels } from '../contract';
 
-/** @internal */
 export type Readiness =
   | 'ready'
   /** Connecting or reconnecting: worth a short wait. */
@@ -11,17 +10,15 @@ export type Readiness =
   /** connect() was not called, or the client was closed. */
   | 'closed';
 
-/** @internal Sends any command, as its words. */
+/** Sends any command, as its words. */
 export type SendWords = (words: readonly string[]) => Promise<unknown>;
 
-/** @internal */
 export interface ScriptClient {
   /** The prefix that the client is configured to add to every key, '' for none; it counts as part of each lock's key. */
   readonly keyPrefix: string;
   readiness(): Readiness;
   /** Advice for the error about a 'closed' client; absent: the client has to be connected. */
   readonly advice?: string | undefined;
-  /** Runs a script by its SHA. Keys are full names, to which the client adds no prefix. */
   evalsha(sha: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
   eval(lua: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
   /**
@@ -52,7 +49,7 @@ export interface ScriptClient {
   readonly subscribe?: Channels['listen'] | undefined;
 }
 
-/** @internal One connection that carries no commands but ours. */
+/** One connection that carries no commands but ours. */
 export interface DedicatedClient {
   /** Resolves when the connection can be used; rejects if it never could. */
   readonly opened: Promise<unknown>;

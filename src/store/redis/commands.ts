@@ -40,10 +40,7 @@ export function fenceKeyOf(keys: Key, { clustered }: { readonly clustered: boole
   return clustered ? fenceKeyBeside(listOf(keys)[0]!) : fenceKey;
 }
 
-/**
- * @param fence The key of the fence counter.
- * @param clock The server's, which tells since when a token may be queued.
- */
+/** @param clock Tells since when a token may be queued. */
 export function acquireCall(
   request: AcquireRequest,
   fence: string,
@@ -115,13 +112,11 @@ function entryOf({ channel, id, ticket, sinceMs = 0, silenceMs = 0 }: QueueEntry
   return silenceMs > 0 ? [...entry, String(silenceMs)] : entry;
 }
 
-/** The keys of the locks and of their queues. */
 export function keysOf(keys: Key): [lock: readonly string[], queue: readonly string[]] {
   if (typeof keys === 'string') return [[keys], [companionOf(keys, 'queue')]];
   return [keys, keys.map((key) => companionOf(key, 'queue'))];
 }
 
-/** The acquire of a key with a mode. */
 function acquireSharedCall(
   request: AcquireRequest,
   { kind, prefer, permits, most, step, group }: Mode,
@@ -200,7 +195,6 @@ export function raiseCall({ keys, token, fence: least, mode }: RaiseRequest, fen
   return scripts.raiseFence(listOf(keys), fence, token, least.toFixed(0));
 }
 
-/** The places of each holder. */
 export function readPlacesReply(reply: unknown, key: string): number[][] {
   if (!Array.isArray(reply)) throw strangeReply(reply, key);
   return reply.map((each) => placesOf(String(each)));

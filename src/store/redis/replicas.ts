@@ -32,7 +32,6 @@ export class Replicas {
     }
   }
 
-  /** Closes all connections at once. */
   close(): void {
     for (const connection of this.#connections.values()) connection.close();
     this.#connections.clear();

@@ -14,8 +14,6 @@ const scanMicros = 1;
 const inspectMicros = 5;
 
 /**
- * Yields the keys with this prefix.
- *
  * @param isPaced Pauses after each step until the server has had its rest from that step, and from the inspection of the keys
  * found.
  */
@@ -26,7 +24,7 @@ export async function* scanKeys(
   isPaced: boolean,
 ): AsyncGenerator<readonly string[], void> {
   const match = patternOf(prefix);
-  let before = isPaced ? await microsOf(send, timeoutMs) : undefined;
+  let before = isPaced ? await commandMicros(send, timeoutMs) : undefined;
   for (let cursor = ''; cursor !== '0'; ) {
     const startMs = performance.now();
     const words = ['SCAN', cursor || '0', 'MATCH', match, 'COUNT', String(keysInScan)];
@@ -36,7 +34,7 @@ export async function* scanKeys(
     const keys = reply[1].map(String);
     yield keys;
     if (!isPaced || cursor === '0') continue;
-    const after = await microsOf(send, timeoutMs);
+    const after = await commandMicros(send, timeoutMs);
     const takenMicros = before === undefined || after === undefined ? undefined : after - before;
     before = after;
     const busyMs = performance.now() - startMs;
@@ -53,7 +51,7 @@ export function patternOf(prefix: string): string {
 }
 
 /** The total time of the server's commands of our kinds so far; undefined if the server may not be asked. */
-async function microsOf(send: SendWords, timeoutMs: number): Promise<number | undefined> {
+async function commandMicros(send: SendWords, timeoutMs: number): Promise<number | undefined> {
   try {
     const text = String(await withDeadline(send(['INFO', 'commandstats']), '', timeoutMs));
     const all = [...text.matchAll(/^cmdstat_(?:scan|eval|evalsha|info):calls=\d+,usec=(\d+)/gm)];

@@ -8,11 +8,7 @@ import { ioredis, isIORedis } from './ioredis';
 import { isNodeRedis, nodeRedis } from './node-redis';
 import { isUpstash, upstash } from './upstash';
 
-/**
- * @internal The adapter of a client.
- *
- * @throws {TypeError} `ERR_LOCK_OPTION` for anything that is no known client.
- */
+/** @throws {TypeError} `ERR_LOCK_OPTION` for anything that is no known client. */
 export function scriptClient(client: unknown): ScriptClient {
   if (isGlide(client)) return glide(client);
   if (isNodeRedis(client)) return nodeRedis(client);
