@@ -145,6 +145,8 @@ export interface Rule {
   readonly kind: (value: any) => boolean;
   /** Tells if the value is possible; otherwise a RangeError is thrown. */
   readonly possible: (value: any) => boolean;
+  /** True if the option must be given. */
+  readonly required?: boolean;
 }
 
 const isNumber = (value: unknown): boolean => typeof value === 'number';
@@ -311,15 +313,19 @@ export function endless(settings: Settings): Settings {
   return { ...settings, timeoutMs: Number.POSITIVE_INFINITY, maxRetries: Number.POSITIVE_INFINITY, queued: true };
 }
 
-/** @internal Reads and checks each option once, also a value of a getter or of a prototype. */
+/** @internal The checked options. */
 export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, Rule>>): T {
-  if (options === undefined) return {} as T;
-  const all = objectOf(options, Object.keys(known));
+  return checked<T>(objectOf(options, Object.keys(known)), known);
+}
+
+/** Reads and checks each option once, also a value of a getter or of a prototype. */
+function checked<T>(all: Record<string, unknown>, known: Readonly<Record<string, Rule>>): T {
   const given: Record<string, unknown> = {};
   for (const name in known) {
+    const rule = known[name]!;
     const value = all[name];
-    if (value === undefined) continue;
-    checkValue(name, known[name], value);
+    if (value === undefined && !rule.required) continue;
+    checkValue(name, rule, value);
     given[name] = value;
   }
   return given as T;
@@ -327,6 +333,7 @@ export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, R
 
 /** The options as an object without unknown names. */
 function objectOf(options: unknown, known: readonly string[]): Record<string, unknown> {
+  if (options === undefined) return {};
   if (isClient(options) || (Array.isArray(options) && options.some(isClient))) {
     // The client is not shown: it may know a password.
     throw optionError('options', 'an object: redisExpLock({ redis: client })', 'a client');
@@ -364,30 +371,17 @@ function isOfKind(rule: Rule, value: unknown): boolean {
 }
 
 /** @internal Splits the options of a class into its own, checked, and all the others. `T` has the types of its own. */
-export function takeOwn<T>(
-  options: unknown,
-  own: Readonly<Record<string, Rule & { readonly required?: boolean }>>,
-): [own: T, others: unknown] {
-  const given = options === undefined ? {} : objectOf(options, [...Object.keys(own), ...Object.keys(rules)]);
-  const taken: Record<string, unknown> = {};
-  const others: Record<string, unknown> = {};
-  for (const name of new Set([...Object.keys(given), ...Object.keys(rules)])) {
-    if (!Object.hasOwn(own, name)) Object.defineProperty(others, name, { value: given[name], enumerable: true });
-  }
-  for (const [name, rule] of Object.entries(own)) {
-    const value = given[name];
-    if (value === undefined && !rule.required) continue;
-    checkValue(name, rule, value);
-    taken[name] = value;
-  }
-  return [taken as T, others];
+export function takeOwn<T>(options: unknown, own: Readonly<Record<string, Rule>>): [own: T, others: unknown] {
+  const names = Object.keys(rules);
+  const all = objectOf(options, [...Object.keys(own), ...names]);
+  const others = Object.fromEntries(names.map((name) => [name, all[name]]));
+  return [checked<T>(all, own), others];
 }
 
 const drainRule = milliseconds('true, false, or milliseconds, at least 0', (value) => value >= 0);
 
 /** @internal The ms for which `close` waits for holders: Infinity for `drain: true`, 0 for false. */
 export function settleDrain(options: unknown): number {
-  if (options === undefined) return Number.POSITIVE_INFINITY;
   const { drain = true } = objectOf(options, ['drain']) as CloseOptions;
   if (typeof drain === 'boolean') return drain ? Number.POSITIVE_INFINITY : 0;
   checkValue('drain', drainRule, drain);
