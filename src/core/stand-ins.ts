@@ -73,11 +73,10 @@ const roundConstants = [0x5a827999, 0x6ed9eba1, 0x8f1bbcdc, 0xca62c1d6];
 
 /** The SHA-1 of `bytes` in hexadecimal digits (FIPS 180-4). The Web has none that answers at once. */
 export function sha1(bytes: Uint8Array): string {
-  const words = new DataView(new ArrayBuffer((((bytes.length + 8) >> 6) + 1) * 64));
-  bytes.forEach((byte, n) => {
-    words.setUint8(n, byte);
-  });
-  words.setUint8(bytes.length, 0x80);
+  const padded = new Uint8Array((((bytes.length + 8) >> 6) + 1) * 64);
+  padded.set(bytes);
+  padded[bytes.length] = 0x80;
+  const words = new DataView(padded.buffer);
   words.setUint32(words.byteLength - 4, bytes.length * 8);
   const hash = [0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0];
   const schedule = new Int32Array(80);
