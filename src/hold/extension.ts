@@ -59,11 +59,10 @@ export function confirmForAdopter(held: KeptLock): void {
 }
 
 /** Gives the lock a member of its own. */
-export async function part(held: KeptLock): Promise<boolean> {
+export async function part(held: KeptLock): Promise<void> {
   await held.member?.part(held).catch((error) => {
     throw forKey(error, held.key);
   });
-  return true;
 }
 
 async function send(held: KeptLock, terms: Terms, asked: Moment): Promise<boolean> {

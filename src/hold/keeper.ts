@@ -24,7 +24,7 @@ const never = Number.POSITIVE_INFINITY;
 
 export class Keeper {
   readonly #held: KeptLock;
-  #extending: Promise<boolean> | undefined;
+  #extending: Promise<unknown> | undefined;
   /** True if the extension in flight sets an end that was requested by hand. */
   #isExact = false;
   /** The lease for which the lock is renewed; undefined if it never was. */
@@ -227,7 +227,7 @@ export class Keeper {
   }
 
   /** Runs `work` as the one extension in flight. */
-  #alone(isExact: boolean, work: () => Promise<boolean>): Promise<boolean> {
+  #alone<T>(isExact: boolean, work: () => Promise<T>): Promise<T> {
     this.#isExact = isExact;
     const extending = work().finally(() => {
       this.#extending = undefined;
