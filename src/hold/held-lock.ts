@@ -120,12 +120,10 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     return this.#rare?.retries ?? 0;
   }
 
-  /** The mode of an RWLock or a Semaphore; undefined for a mutex. */
   get mode(): Mode | undefined {
     return this.#rare?.mode;
   }
 
-  /** The member that this lock shares with other holders of this process; undefined if it has its own. */
   get member(): Member | undefined {
     return this.#rare?.member;
   }

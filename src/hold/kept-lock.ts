@@ -56,8 +56,9 @@ export interface KeptLock extends SharingHolder {
   readonly keys: Key;
   readonly context: { readonly settings: Settings; readonly store: Store; readonly kind: LockKind | undefined };
   readonly clock: Clock;
+  /** The mode of an RWLock or a Semaphore; undefined for a mutex. */
   readonly mode: Mode | undefined;
-  /** The member that this lock shares with other holders. It is extended for all of them together. */
+  /** The member that this lock shares with other holders of this process; undefined if it has its own. */
   readonly member: Member | undefined;
   /** True once the lock was released or is known to be lost. Does not read the clocks. */
   readonly ended: boolean;
@@ -68,7 +69,7 @@ export interface KeptLock extends SharingHolder {
   /** Monotonic ms at which the last confirmed request was sent. */
   readonly sentMs: number;
   readonly observation: Observation | undefined;
-  /** The mode and fence of an RWLock or a Semaphore; undefined for a mutex. */
+  /** The mode and the fence, if the lock has a mode. */
   held(): HeldMode | undefined;
   /** Records that Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, a later end stays. */
   confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void;

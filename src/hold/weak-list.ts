@@ -1,11 +1,10 @@
-// A list that keeps none of its members from the collector: a factory may outlive its clients. A collected member leaves an empty
-// reference. Empty references are swept whenever the list is twice as long as after the last sweep.
+// A list of weak references, to each thing once: a factory may outlive its clients. A collected member leaves an empty reference.
+// Empty references are swept whenever the list is twice as long as after the last sweep.
 
 import { weakly } from '../core/runtime';
 
 const minSweep = 64;
 
-/** A list of weak references, to each thing once. */
 export class WeakList<T extends object> {
   readonly #known = new WeakSet<T>();
   #refs: { deref(): T | undefined }[] = [];
