@@ -155,7 +155,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
     this.#settle();
     try {
       const result = this.#wrap(held);
-      this.#trace?.granted(held.fence, this.#effort);
+      this.#trace?.settled('granted', this.#effort, held.fence);
       this.#resolve(result);
     } catch (error) {
       // No caller has the held lock. Released on the next tick: its queue knows it as the holder only after this call.
@@ -172,7 +172,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   failed(error: unknown): void {
     this.#settle();
     if (error !== triedInVain) return this.#fail(forKey(error, this.awaited.key)); // H72d
-    this.#trace?.busy(this.#effort);
+    this.#trace?.settled('busy', this.#effort);
     this.#resolve(null);
   }
 

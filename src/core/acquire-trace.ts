@@ -50,26 +50,18 @@ export class AcquireTrace {
     });
   }
 
-  granted(fence: number, effort: Effort): void {
-    this.#settle('granted', fence, effort);
-  }
-
-  /** Notes that a single try found the lock busy: its result is null. */
-  busy(effort: Effort): void {
-    this.#settle('busy', 0, effort);
-  }
-
   failed(error: unknown, effort: Effort): void {
-    this.#settle(outcomeOf(error, this.#signal), 0, effort);
+    this.settled(outcomeOf(error, this.#signal), effort);
   }
 
-  #settle(outcome: AcquireOutcome, fence: number, { attempts, queued }: Effort): void {
+  /** Notes the outcome. A single try that is `busy` is no failure: its result is null. */
+  settled(outcome: AcquireOutcome, { attempts, queued }: Effort, fence = 0): void {
     Object.assign(this.#event, { waitedMs: performance.now() - this.#startMs, attempts, queued, fence, outcome });
   }
 
-  #end(settled: { readonly result: unknown } | { readonly error: unknown }): void {
-    Object.assign(this.#event, settled);
-    if ('error' in settled) errorChannel.publish(this.#event);
+  #end(answer: { readonly result: unknown } | { readonly error: unknown }): void {
+    Object.assign(this.#event, answer);
+    if ('error' in answer) errorChannel.publish(this.#event);
     asyncStart.publish(this.#event);
     asyncEnd.publish(this.#event);
   }
