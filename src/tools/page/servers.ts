@@ -45,7 +45,6 @@ function ofNode(req: Mounted): Incoming {
   };
 }
 
-/** The body that an earlier parser has read. */
 function alreadyRead(body: unknown): string | undefined {
   const text = typeof body === 'string' || Buffer.isBuffer(body) ? String(body) : JSON.stringify(body);
   return Buffer.byteLength(text) > maxBytes ? undefined : text;
@@ -100,18 +99,9 @@ function ofFetch(request: Request, host: string): Incoming {
     // Servers that make a Request keep the host in its URL, and often set no Host header.
     header: (name) => request.headers.get(name) ?? (name === 'host' ? host : undefined),
     peer: undefined,
-    body: async () => (request.body === null ? '' : read(chunksOf(request.body))),
+    body: async () => (request.body === null ? '' : read(request.body)),
     original: request,
   };
-}
-
-async function* chunksOf(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
-  const reader = body.getReader();
-  try {
-    for (let part = await reader.read(); !part.done; part = await reader.read()) yield part.value;
-  } finally {
-    reader.cancel().catch(() => {});
-  }
 }
 
 function streamOf(stream: NonNullable<PageResponse['stream']>, signal: AbortSignal): ReadableStream<Uint8Array> {
