@@ -61,9 +61,7 @@ export async function answer(route: Route | undefined, request: Incoming, desk: 
   if (route === 'free') return free(request, desk);
   const isGet = request.method === 'GET' || (request.method === 'HEAD' && route === '');
   if (!isGet) return plain(405, { allow: route === '' ? 'GET, HEAD' : 'GET' });
-  if (route === '')
-    return { status: 200, headers: { ...always, 'content-type': 'text/html; charset=utf-8' }, body: html };
-  return events(desk.watch);
+  return route === '' ? textual(200, 'text/html; charset=utf-8', html) : events(desk.watch);
 }
 
 function events(watch: Watch): PageResponse {
@@ -85,7 +83,8 @@ async function free(request: Incoming, { source, watch, actions }: Desk): Promis
   try {
     const key = await source.free(wanted.key, wanted.id);
     if (key !== undefined) watch.freed(key, wanted.id);
-    return json(key !== undefined ? 200 : 409, { freed: key !== undefined });
+    const isFreed = key !== undefined;
+    return textual(isFreed ? 200 : 409, 'application/json', JSON.stringify({ freed: isFreed }));
   } catch (error) {
     return plain((error as { code?: unknown }).code === 'ERR_LOCK_OPTION' ? 400 : 502);
   }
@@ -112,15 +111,13 @@ const words: Readonly<Record<number, string>> = {
   503: 'Too many viewers',
 };
 
+type Headers = Readonly<Record<string, string>>;
+
 /** A response with a status and no detail. */
-export function plain(status: number, headers: Readonly<Record<string, string>> = {}): PageResponse {
-  return {
-    status,
-    headers: { ...always, ...headers, 'content-type': 'text/plain; charset=utf-8' },
-    body: `${words[status]}\n`,
-  };
+function plain(status: number, headers?: Headers): PageResponse {
+  return textual(status, 'text/plain; charset=utf-8', `${words[status]}\n`, headers);
 }
 
-function json(status: number, body: object): PageResponse {
-  return { status, headers: { ...always, 'content-type': 'application/json' }, body: JSON.stringify(body) };
+function textual(status: number, type: string, body: string, headers?: Headers): PageResponse {
+  return { status, headers: { ...always, ...headers, 'content-type': type }, body };
 }
