@@ -6,6 +6,7 @@ const fewRows = 200;
 const quietMs = { few: 1000, many: 4000 };
 /** Longest pause. The pause in ms is at least the number of rows, because a read of very many rows takes long; with news a tenth. */
 const maxQuietMs = 60_000;
+const newsMs = 100;
 const newsShare = 1 / 10;
 const perSecond = { few: 8, many: 0.9 };
 /** Commands that may be sent at once after a quiet time. */
@@ -22,14 +23,13 @@ export class Budget {
     if (isFirst) this.#credit = Number.POSITIVE_INFINITY;
   }
 
-  /** Notes commands that are sent. */
   spend(commands: number): void {
     this.#cost += commands;
     this.#credit -= commands;
   }
 
-  /** Ms until the next read, which is expected to cost as much as the last one. `soonMs` is the shortest pause after news. */
-  pauseMs(soonMs: number | undefined, rows: number): number {
+  /** Ms until the next read, which is sooner after news, and is expected to cost as much as the last one. */
+  pauseMs(isNews: boolean, rows: number): number {
     const size = rows > fewRows ? 'many' : 'few';
     const nowMs = performance.now();
     const earned = ((nowMs - this.#atMs) / 1000) * perSecond[size];
@@ -37,7 +37,7 @@ export class Budget {
     this.#atMs = nowMs;
     const largeMs = Math.min(rows, maxQuietMs);
     const missing = Math.max(0, Math.min(this.#cost, maxCredit) - this.#credit);
-    const minMs = soonMs === undefined ? Math.max(quietMs[size], largeMs) : Math.max(soonMs, largeMs * newsShare);
+    const minMs = isNews ? Math.max(newsMs, largeMs * newsShare) : Math.max(quietMs[size], largeMs);
     return Math.max(minMs, (missing / perSecond[size]) * 1000);
   }
 }

@@ -2,7 +2,7 @@
 // the registry settles are not inspected, many keys are inspected in one command, and a read of many rows waits for its budget.
 import { LockBackendError } from '../../core/errors';
 import { lockKey } from '../../core/keys';
-import { isForeign, type StoreKind } from '../../core/lock-state';
+import { isForeign, type ListedLock, type StoreKind } from '../../core/lock-state';
 import { settle } from '../../core/options';
 import { setImmediate } from '../../core/real-timers';
 import type { RedisLike } from '../../core/redis-like';
@@ -14,19 +14,18 @@ import { changedChannel, type Operator } from '../../store/operator';
 import { Budget } from './budget';
 import { SilentHolders } from './silent-holders';
 
-/** A lock as it was read, and whether a process that held it is silent. */
 export interface PageLock extends SeenLock {
+  /** True if a process that held the lock is silent. */
   readonly isSilent: boolean;
 }
 
-/** The locks that a read found, and its coverage. */
+/** The locks that a read found, and the coverage in words. */
 export interface PageSnapshot {
   /** The time of the read, in ms of the epoch by the store's clock. */
   readonly atMs: number;
   readonly locks: readonly PageLock[];
   /** Losses of the last hour that processes still report. */
   readonly losses: readonly RegisteredLoss[];
-  /** The coverage in words. */
   readonly coverage: string;
 }
 
@@ -38,7 +37,6 @@ const keysInRead = 100;
 const maxOthers = 2000;
 /** Steps of the scan that belong to the first read. */
 const firstSteps = 5;
-const soonMs = 100;
 
 export class Source {
   readonly #store: Store;
@@ -85,9 +83,9 @@ export class Source {
     };
   }
 
-  /** Ms until the next read, which is sooner after news. */
+  /** Ms until the next read. */
   pauseMs(isNews: boolean): number {
-    return this.#budget.pauseMs(isNews ? soonMs : undefined, this.#rows);
+    return this.#budget.pauseMs(isNews, this.#rows);
   }
 
   /**
@@ -118,7 +116,7 @@ export class Source {
     this.#isFirst = false;
     return {
       atMs: snapshot.atMs,
-      locks: [...locks.values()].map((seen) => ({ ...seen, isSilent: this.#isSilent(seen) })),
+      locks: [...locks.values()].map((seen) => ({ ...seen, isSilent: this.#isSilent(seen.lock) })),
       losses: snapshot.records.flatMap(({ lost }) => lost),
       coverage: this.#coverage(snapshot.records.length),
     };
@@ -201,7 +199,7 @@ export class Source {
     return lock.waiters > 0 || this.#prefix !== '' || !lock.holders.some(isForeign);
   }
 
-  #isSilent({ lock: { key, holders } }: SeenLock): boolean {
+  #isSilent({ key, holders }: ListedLock): boolean {
     return holders.some(({ id }) => this.#silent.has(key, id));
   }
 
