@@ -15,7 +15,6 @@ import { HeldLock } from '../hold/held-lock';
 import { type Cancellable, Scope, type ScopeObserver } from '../hold/scope';
 import { queuesOf } from '../queue/queues';
 import type { Mode, Store } from '../store/contract';
-import type { Registration } from '../store/operator';
 import type { RegisteredLoss } from './process-record';
 
 /** Ms from a change until it is written. */
@@ -134,8 +133,8 @@ class Registry implements ScopeObserver {
   #alarm: Alarm | undefined;
   #isSoon = false;
   #offsetMs = 0;
-  /** The text of each part that was written last; '': the part does not exist; undefined: unknown. */
-  #written: (string | undefined)[] = [];
+  /** The text of each part that was written last; '': the part does not exist, or its text is unknown. */
+  readonly #written: string[] = [];
   #writing: Promise<void> | undefined;
 
   constructor(store: Store) {
@@ -196,30 +195,26 @@ class Registry implements ScopeObserver {
 
   async #writeNow(): Promise<void> {
     const texts = this.#texts();
-    const before = this.#written;
-    const count = Math.max(texts.length, before.length);
+    const before = this.#written.length;
+    const parts = [...Array(Math.max(texts.length, before)).keys()];
     // An entry that moves is written to its new part before it is deleted from its old one.
-    const order = Array.from({ length: count }, (_, n) => (texts.length > before.length ? count - 1 - n : n));
-    this.#written = Array.from({ length: count }, (_, n) => before[n] ?? '');
-    for (let n = 0; n < count; n += partsAtOnce) {
-      await Promise.all(order.slice(n, n + partsAtOnce).map((part) => this.#writePart(part, texts[part] ?? '')));
+    if (texts.length > before) parts.reverse();
+    for (let n = 0; n < parts.length; n += partsAtOnce) {
+      await Promise.all(parts.slice(n, n + partsAtOnce).map((part) => this.#writePart(part, texts[part] ?? '')));
     }
     this.#written.length = texts.length;
   }
 
   async #writePart(part: number, text: string): Promise<void> {
-    const before = this.#written[part];
+    const before = this.#written[part] ?? '';
     if (text === '' && before === '') return;
-    this.#written[part] = undefined;
-    const registration = { id: part === 0 ? this.#id : `${this.#id}:${part}`, ttlMs };
-    const isSame = text === before;
-    const stays = await this.#register({ ...registration, text: isSame ? undefined : text });
-    if (!stays && isSame) await this.#register({ ...registration, text });
+    this.#written[part] = '';
+    const id = part === 0 ? this.#id : `${this.#id}:${part}`;
+    const write = (changed: string | undefined): Promise<boolean> =>
+      this.#store.operator.register({ id, text: changed, ttlMs }, commandTimeoutMs);
+    const isStillThere = text === before && (await write(undefined));
+    if (!isStillThere) await write(text);
     this.#written[part] = text;
-  }
-
-  #register(registration: Registration): Promise<boolean> {
-    return this.#store.operator.register(registration, commandTimeoutMs);
   }
 
   /** The text of each part; none if nothing is held or waited for. A part without entries is not written, except for the first. */
