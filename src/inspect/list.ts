@@ -29,7 +29,7 @@ export interface LockList extends AsyncIterable<ListedLock> {
 /** @internal */
 export function lockList(options: ListOptions | undefined, base: Settings, scope: Scope): LockList {
   const { prefix, scan = false, signal } = optionsOf<ListOptions>(options, rules);
-  if (scan && (prefix ?? base.prefix) === '' && prefix === undefined) {
+  if (scan && prefix === undefined && base.prefix === '') {
     throw optionError('prefix', "a prefix to scan for, or '' for every key", prefix);
   }
   const store = scope.store(base.redis);
