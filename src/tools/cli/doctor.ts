@@ -2,10 +2,11 @@
 import { LockBackendError } from '../../core/errors';
 import { isForeign } from '../../core/lock-state';
 import type { Store } from '../../store/contract';
+import type { SendWords } from '../../store/redis/client';
 import { patternOf } from '../../store/redis/scan';
 import { isBefore, supportOf } from '../tested-versions';
 import type { CommandLine } from './command-line';
-import { type Finding, fail, ok, type SendWords, warn } from './finding';
+import { type Finding, fail, ok, warn } from './finding';
 import { inTime } from './in-time';
 import { checkRights, featuresOf, type RequestedRights } from './rights';
 import { type Session, withSession } from './session';
@@ -92,7 +93,6 @@ async function ofMaster(send: SendWords, asked: RequestedRights): Promise<Findin
   return [...findings, ...(await checkRights(send, asked)), await foreignTypes(send, asked.prefix)];
 }
 
-/** Measures round trips. Fails if the server is silent. */
 async function roundTrips(send: SendWords): Promise<Finding> {
   const times: number[] = [];
   try {

@@ -1,6 +1,4 @@
-// The findings of doctor, and the function that sends its commands.
-
-export type { SendWords } from '../../store/redis/client';
+// The findings of doctor.
 
 export interface Finding {
   readonly check: string;

@@ -2,9 +2,10 @@
 import { companionOf, fenceKey } from '../../core/keys';
 import { refusesScripts } from '../../store/backend-errors';
 import { processesKey, processKey } from '../../store/operator';
+import type { SendWords } from '../../store/redis/client';
 import { patternOf } from '../../store/redis/scan';
 import { usage } from './exit';
-import { type Finding, fail, ok, type SendWords, warn } from './finding';
+import { type Finding, fail, ok, warn } from './finding';
 
 interface FeatureRights {
   /** Another feature whose rights this feature needs. */
@@ -53,7 +54,6 @@ const names = Object.keys(features) as Feature[];
 /** Further names of features, for `--for`. */
 const aliases: Readonly<Record<string, Feature>> = { semaphore: 'rwlock', list: 'register', free: 'register' };
 
-/** The rights to check, and the user. */
 export interface RequestedRights {
   readonly prefix: string;
   readonly user: string;
@@ -111,32 +111,28 @@ export async function checkRights(send: SendWords, asked: RequestedRights): Prom
   const isPermitted = await probe(send);
   const places = placesAt(asked.prefix);
   if (isPermitted === undefined) {
-    const found = `Redis before 7.0 does not tell them${asked.features ? `; ${ownUser(asked.features, places)}` : ''}`;
-    return [ok('rights', found)];
+    const advice = asked.features ? `; ${ownUser(rightsOf(asked.features), places)}` : '';
+    return [ok('rights', `Redis before 7.0 does not tell them${advice}`)];
   }
-  const permitted = new Set<string>();
-  const absent = new Set<string>();
-  const rights = [...names.flatMap((name) => features[name].rights), ...Object.keys(places).flatMap(trialsOf)];
-  await Promise.all(
-    rights.map(async (each) => {
-      const found = await isPermitted(wordsOf(each, places));
-      if (found !== false) (found ? permitted : absent).add(each);
-    }),
-  );
-  const has: Has = (right) => permitted.has(right);
+  const trials = [...rightsOf(names), ...Object.keys(places).flatMap(trialsOf)];
+  const tried = trials.map(async (right) => [right, await isPermitted(wordsOf(right, places))] as const);
+  const found = new Map(await Promise.all(tried));
+  const has: Has = (right) => found.get(right) === true;
+  const isAbsent = (right: string): boolean => found.get(right) === undefined;
   const wanted = asked.features ?? withNeeded(names.filter((name) => isExpected(name, has)));
   const lacks = (name: Feature): string[] =>
     features[name].rights
-      .filter((right) => !has(right) && !absent.has(right))
+      .filter((right) => !has(right) && !isAbsent(right))
       .flatMap((right) => missingWords(right, places, has));
   const missing = new Set([...wanted].flatMap(lacks));
-  const absentOf = (name: Feature): string[] => features[name].rights.filter((right) => absent.has(right)).map(nameOf);
+  const absentOf = (name: Feature): string[] => features[name].rights.filter(isAbsent).map(nameOf);
   const rows = names.map((name) => row(name, new Set(lacks(name)), absentOf(name), wanted.has(name)));
   if (missing.size > 0) {
     const advice = missing.has("'~*'") ? 'if the locks have a prefix, give --prefix; else ' : '';
     rows.push(fail('rights', `${advice}ACL SETUSER ${asked.user} ${[...missing].join(' ')}`));
   } else if (asked.features) {
-    rows.push(ok('rights', ownUser(asked.features, places, absent)));
+    const present = rightsOf(asked.features).filter((right) => !isAbsent(right));
+    rows.push(ok('rights', ownUser(present, places)));
   }
   return rows;
 }
@@ -172,14 +168,17 @@ function missingWords(right: string, places: RightPlaces, has: Has): string[] {
   return isKnown ? [pattern] : [command];
 }
 
-/** The line that makes a user with the rights of these features only. */
-function ownUser(wanted: ReadonlySet<Feature>, places: RightPlaces, absent: ReadonlySet<string> = new Set()): string {
-  const rights = [...wanted].flatMap((name) => features[name].rights).filter((right) => !absent.has(right));
+/** The line that makes a user with these rights only. */
+function ownUser(rights: readonly string[], places: RightPlaces): string {
   const used = new Set(rights.flatMap((right) => placeIn(right) ?? []));
   const patterns = new Set([...used].map((place) => `'${places[place]!.pattern}'`));
   const commands = new Set(['+hello', '+auth', '+ping', ...rights.map(commandOf)]);
   const words = ["on '>password' resetchannels", ...patterns, '-@all', ...commands];
   return `a user for this alone: ACL SETUSER <user> ${words.join(' ')}`;
+}
+
+function rightsOf(some: Iterable<Feature>): string[] {
+  return [...some].flatMap((name) => features[name].rights);
 }
 
 function placeIn(right: string): string | undefined {
@@ -212,10 +211,7 @@ async function probe(send: SendWords): Promise<Probe | undefined> {
   try {
     const user = String(await send(['ACL', 'WHOAMI']));
     await send(['ACL', 'DRYRUN', user, 'PING']);
-    return async (command) => {
-      const reply = await send(['ACL', 'DRYRUN', user, ...command]).catch(absentIf(/not found/i));
-      return reply === undefined ? undefined : String(reply) === 'OK';
-    };
+    return (command) => isYes(send(['ACL', 'DRYRUN', user, ...command]), 'OK', /not found/i);
   } catch {
     return byScript(send);
   }
@@ -229,13 +225,13 @@ async function byScript(send: SendWords): Promise<Probe | undefined> {
   // Nothing can be tried.
   if (isKnown === undefined) return async ([name]) => (name === 'EVAL' ? undefined : true);
   if (Number(isKnown) === -1) return undefined;
-  return async (command) => {
-    const reply = await ask(command).catch(absentIf(/invalid command/i));
-    return reply === undefined ? undefined : Number(reply) === 1;
-  };
+  return (command) => isYes(ask(command), '1', /invalid command/i);
 }
 
-/** Reads the error of a probe. */
-function absentIf(text: RegExp): (error: Error) => false | undefined {
-  return ({ message }) => (text.test(message) ? undefined : false);
+/** Reads the reply of a trial. @param absent The error of a server that does not have the command. */
+function isYes(reply: Promise<unknown>, yes: string, absent: RegExp): Promise<boolean | undefined> {
+  return reply.then(
+    (given) => String(given) === yes,
+    ({ message }: Error) => (absent.test(message) ? undefined : false),
+  );
 }
