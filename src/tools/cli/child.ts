@@ -12,7 +12,7 @@ export interface Run {
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   /** Keeps the command in the terminal's group. Only the command itself then gets signals. */
-  readonly foreground: boolean;
+  readonly foreground?: boolean | undefined;
   readonly killAfterMs: number;
   /** Aborts when the lock is lost. */
   readonly lost: AbortSignal;
@@ -31,7 +31,7 @@ export function runCommand({ command, env, foreground, killAfterMs, lost, signal
   const [file, ...args] = command as [string, ...string[]];
   return new Promise((resolve) => {
     const child = spawn(file, args, { stdio: 'inherit', detached: !foreground, env: { ...process.env, ...env } }); // H87d
-    const group = new Group(child.pid ?? 0, foreground);
+    const group = new Group(child.pid ?? 0, !foreground);
     let isEnding = false;
     let stop: ForwardedSignal | undefined;
     const onLost = (): void => {
@@ -73,9 +73,9 @@ class Group {
   readonly #isOurs: boolean;
   #ending: Promise<void> | undefined;
 
-  constructor(pid: number, foreground: boolean) {
+  constructor(pid: number, isOurs: boolean) {
     this.#pid = pid;
-    this.#isOurs = !foreground;
+    this.#isOurs = isOurs;
   }
 
   forward(signal: ForwardedSignal): void {

@@ -39,14 +39,7 @@ async function underLock(
   const signals = new Signals();
   const execute: Execute = (key, fence, lost) => {
     const env = { LOCK_KEY: [key].flat().join('\n'), LOCK_FENCE: String(fence), LOCK_OWNER: label() };
-    return runCommand({
-      command: line.command!,
-      env,
-      foreground: values.foreground === true,
-      killAfterMs,
-      lost,
-      signals,
-    });
+    return runCommand({ command: line.command!, env, foreground: values.foreground, killAfterMs, lost, signals });
   };
   const options = { lifetime, autoExtend: true, register: true, owner: label() };
   return withSession(line, options, (session) => work(session, execute, signals), signals.wait);
@@ -66,14 +59,10 @@ export async function run(line: CommandLine): Promise<number> {
     const { ways, close } = waysToAcquire(session, line);
     try {
       const lease = await acquire(session, keys, ways, timeoutMs, wait);
-      try {
-        wait.throwIfAborted();
-        if (values.verbose) note(`holding ${keys.join(', ')} (fence ${lease.fence})`);
-        const code = await execute(keys.length === 1 ? keys[0]! : keys, lease.fence, lease.signal);
-        return code === exitCodes.lost && lease.signal.aborted ? code : await released(lease, code);
-      } finally {
-        await withinLimit(lease.release());
-      }
+      wait.throwIfAborted();
+      if (values.verbose) note(`holding ${keys.join(', ')} (fence ${lease.fence})`);
+      const code = await execute(keys.length === 1 ? keys[0]! : keys, lease.fence, lease.signal);
+      return code === exitCodes.lost && lease.signal.aborted ? code : await released(lease, code);
     } finally {
       await withinLimit(close());
     }
