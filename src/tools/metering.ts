@@ -6,8 +6,6 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { AcquireEvent, HoldMessage, LockEvent, LostEvent, ObservedHold, WarningEvent } from '../core/events';
 
 const waitBuckets = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60];
-const acquireLabels = ['lock.name', 'lock.kind', 'outcome', 'contended', 'error.type'];
-const holdLabels = ['lock.name', 'lock.kind', 'outcome'];
 const lockLabels = ['lock.name', 'lock.kind'];
 
 /** One metric, in OpenTelemetry's words. */
@@ -28,7 +26,7 @@ export const metrics = {
     type: 'histogram',
     unit: 's',
     description: 'Time from the call to its outcome.',
-    labels: acquireLabels,
+    labels: [...lockLabels, 'outcome', 'contended', 'error.type'],
     buckets: waitBuckets,
   },
   holdDuration: {
@@ -36,7 +34,7 @@ export const metrics = {
     type: 'histogram',
     unit: 's',
     description: 'Time from the grant to the release or the loss.',
-    labels: holdLabels,
+    labels: [...lockLabels, 'outcome'],
     buckets: [...waitBuckets, 300, 1800],
   },
   held: {
@@ -69,7 +67,6 @@ export const metrics = {
   },
 } as const satisfies Record<string, Metric>;
 
-type MetricName = keyof typeof metrics;
 export type Labels = Record<string, string | boolean>;
 /** Adds to a counter, or puts a duration in seconds into a histogram. */
 export type Recorder = (value: number, labels: Labels) => void;
@@ -77,7 +74,7 @@ export type Recorder = (value: number, labels: Labels) => void;
 /** Records every measurement until the returned function is called, which takes back the open counts. */
 export function meterLocks(recorderOf: (metric: Metric) => Recorder): () => void {
   const recorders = Object.entries(metrics).map(([name, metric]) => [name, recorderOf(metric)]);
-  const record: Record<MetricName, Recorder> = Object.fromEntries(recorders);
+  const record: Record<keyof typeof metrics, Recorder> = Object.fromEntries(recorders);
   const waiting = new Counted<AcquireEvent>(record.waiting);
   const held = new Counted<ObservedHold>(record.held);
   const stop = listen({

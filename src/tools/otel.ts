@@ -94,9 +94,8 @@ class LockSpans {
 
   start(): () => void {
     const stop = listen({
-      'tracing:redis-exp-lock:acquire:start': (event: AcquireEvent) => {
-        this.#acquires.set(event, this.#span('lock acquire', event));
-      },
+      'tracing:redis-exp-lock:acquire:start': (event: AcquireEvent) =>
+        this.#acquires.set(event, this.#span('lock acquire', event)),
       'tracing:redis-exp-lock:acquire:asyncEnd': (event: AcquireEvent) => this.#endAcquire(event),
       'redis-exp-lock:hold': (message: HoldMessage) => this.#onHold(message),
     });
@@ -111,10 +110,9 @@ class LockSpans {
 
   #span(what: string, event: LockEvent, attributes?: Attributes): Span {
     const { name, kind, key } = event;
-    const shown = this.#attributesOf(key);
     return this.#tracer.startSpan(name === '' ? what : `${what} ${name}`, {
       kind: this.#api.SpanKind.INTERNAL,
-      attributes: { 'lock.name': name, 'lock.kind': kind, ...shown, ...attributes },
+      attributes: { 'lock.name': name, 'lock.kind': kind, ...this.#attributesOf(key), ...attributes },
     });
   }
 
