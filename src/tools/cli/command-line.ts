@@ -116,7 +116,6 @@ function split({ operands, rest }: Typed, runs: boolean): Pick<CommandLine, 'ope
   return end < 0 ? { operands, command: rest } : { operands: rest.slice(0, end), command: rest.slice(end + 1) };
 }
 
-/** Reads a duration, in ms. */
 function msOf(given: string, name: string): number {
   const ms = durationOf(given);
   if (ms !== undefined) return ms;

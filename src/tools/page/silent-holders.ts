@@ -19,7 +19,6 @@ export class SilentHolders {
     for (const { key, id } of [...this.#holds.values()].flat()) this.#ids.get(key)?.delete(id);
   }
 
-  /** The keys of silent holders. */
   keys(): Iterable<string> {
     return this.#ids.keys();
   }

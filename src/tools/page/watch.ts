@@ -63,7 +63,6 @@ export class Watch {
     return this.#viewers.size >= maxViewers;
   }
 
-  /** Adds a viewer. */
   join(sink: Sink): Seat {
     const viewer: Viewer = { sink, sinceMs: performance.now(), fullSinceMs: undefined, isBehind: true };
     this.#viewers.add(viewer);
@@ -79,7 +78,6 @@ export class Watch {
     };
   }
 
-  /** Notes that a lock was taken from its holder. */
   freed(key: string, id: string): void {
     this.#ledger.lost(key, id, Date.now());
     this.#schedule(true);
@@ -146,7 +144,6 @@ export class Watch {
     return { now: Date.now(), summary: this.#ledger.summary(Date.now()) };
   }
 
-  /** Sends a viewer a snapshot. */
   #catchUp(viewer: Viewer): void {
     if (!viewer.isBehind || viewer.fullSinceMs !== undefined) return;
     if (this.#down !== undefined) this.#write(viewer, message('down', { message: this.#down }));
