@@ -4,8 +4,9 @@
 import { type HolderState, isForeign, type WaiterState } from '../../core/lock-state';
 import type { PageLock, PageSnapshot } from './source';
 
-/** A problem of a lock, the worst first. */
-export type Badge = 'long wait' | 'queue stuck' | 'holder silent' | 'no end' | 'foreign';
+/** The problems of a lock, the worst first. */
+const worst = ['long wait', 'queue stuck', 'holder silent', 'no end', 'foreign'] as const;
+export type Badge = (typeof worst)[number];
 
 /** A holder in a row. Times are ms of the epoch, by the clock of this process. */
 export interface RowHolder extends Omit<HolderState, 'remaining'> {
@@ -69,8 +70,6 @@ const longWaitMs = 30_000;
 const hourMs = 3_600_000;
 
 const usualMs = [1, 2, 5, 10, 15, 20, 30, 60, 90, 120, 300, 600, 900, 1800, 3600].map((seconds) => seconds * 1000);
-
-const worst: readonly Badge[] = ['long wait', 'queue stuck', 'holder silent', 'no end', 'foreign'];
 
 export class Ledger {
   #rows = new Map<string, PageRow>();
@@ -175,12 +174,12 @@ function holderOf(holder: HolderState, seen: PageLock, old: PageRow | undefined,
   const { id, owner, kind, permits, remaining } = holder;
   const same = old?.holders.find((each) => each.id === id);
   const end = remaining === Number.POSITIVE_INFINITY ? null : Math.round(seen.atMs + remaining + time.offsetMs);
-  const until = same !== undefined && isSame(same.until, end) ? same.until : end;
-  const registered = seen.holds.find((each) => each.id === id)?.since;
-  const known =
-    registered === undefined ? (same?.exact ? same.since : undefined) : Math.round(registered + time.offsetMs);
-  const since = same !== undefined && isSame(same.since, known ?? same.since) ? same.since : (known ?? time.nowMs);
-  const exact = known !== undefined || (same?.exact ?? !time.isFirst);
+  const until = steady(same?.until, end);
+  const registered = seen.holds.find((each) => each.id === id);
+  const { since, exact } =
+    registered === undefined
+      ? (same ?? { since: time.nowMs, exact: !time.isFirst })
+      : { since: steady(same?.since, Math.round(registered.since + time.offsetMs)), exact: true };
   const span = Math.max(same?.span ?? 1, end === null ? 1 : leaseOf(remaining));
   // A longer lease already shows in its end.
   return { id, owner, kind, permits, since, exact, until, span: until === same?.until ? same!.span : span };
@@ -196,6 +195,11 @@ function waiterOf(waiter: WaiterState, seen: PageLock, old: PageRow | undefined,
   const since = Math.round(seen.atMs - waitingMs + time.offsetMs);
   const same = old?.queue.find((each) => each.owner === owner && each.kind === kind && isSame(each.since, since));
   return same ?? { owner, kind, since };
+}
+
+/** The time of the last row, if the present one is about the same. */
+function steady<T extends number | null>(last: T | undefined, present: T): T {
+  return last !== undefined && isSame(last, present) ? last : present;
 }
 
 function isSame(a: number | null, b: number | null): boolean {
