@@ -116,6 +116,18 @@ describe('readers that join', () => {
         expect(scene.readers.accepts()).to.equal(false);
       });
 
+      it(`a writer of the same lock object that waits ${prefer === 'reader' ? 'is passed by' : 'ends it for'} further readers`, () => {
+        const [before, after] = [new Scene(prefer), new Scene(prefer)];
+        before.join();
+        before.readers.writerWaits();
+        after.join();
+        after.grant();
+        after.readers.writerWaits();
+        const stillJoin = prefer === 'reader';
+        expect(before.readers.accepts(), 'further readers join before the grant').to.equal(stillJoin);
+        expect(after.readers.accepts(), 'further readers join after the grant').to.equal(stillJoin);
+      });
+
       it('nor where they were granted it at once: that is open for less long, too', () => {
         const [scene, late] = [new Scene(prefer), new Scene(prefer)];
         late.join();
