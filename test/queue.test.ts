@@ -1,5 +1,7 @@
 // The queue of one process, by itself: its store, its clock and its timers are the test's. Which requests it makes and when, whom it grants
 // the lock, and what it leaves behind. That it works with others of its kind is for the simulation.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { LockBackendError } from '../src/core/errors';
 import { fencesAtFirst, fencesInBlock, handOffsAlone, handOffsAmongOthers } from '../src/queue/policy';
@@ -537,6 +539,13 @@ describe('the queue of one process', () => {
       expect(handOffs(among.holder, waiting).count).to.equal(handOffsAmongOthers);
     });
 
+    it('hands off 8 times in a row among others, and 64 times alone, as docs/waiting.md says', () => {
+      const words = 'at most 64 hand-offs in a row; at most 8 when another process is queued;';
+      const text = readFileSync(join(__dirname, '..', 'docs', 'waiting.md'), 'utf8');
+      expect(text, 'the limits of handOffsAlone and handOffsAmongOthers in src/queue/policy.ts').to.include(words);
+      expect({ handOffsAlone, handOffsAmongOthers }).to.deep.equal({ handOffsAlone: 64, handOffsAmongOthers: 8 });
+    });
+
     it('by message hands off a few times', () => {
       const [first] = joined(1) as [Caller];
       busy();
@@ -633,13 +642,13 @@ describe('the queue of one process', () => {
 
     it('that hands off while others wait behind: their entry, and its next request, stay as they are', () => {
       const [first] = held(0) as [Caller];
-      const waiting = joined(10);
+      const waiting = joined(fencesAtFirst + 1);
       port.fireTimer();
       busy(-1, { ticket: 4, before: 0, outside: false });
       const { entry, fences } = last();
       let current = first;
       while (release(current) === 'released') current = waiting.shift()!;
-      expect([waiting.length, port.abandoned]).to.deep.equal([10 - (fencesAtFirst - 1), []]);
+      expect([waiting.length, port.abandoned]).to.deep.equal([2, []]);
       expect([last().entry, last().ticket, last().fences]).to.deep.equal([entry, 4, fences]);
     });
 

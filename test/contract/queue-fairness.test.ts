@@ -83,8 +83,9 @@ describe('queued: order and fairness', () => {
       let before = 0;
       const many = scene.lock(one.redis);
       const waits = Array.from({ length: 60 }, () =>
-        many.run(scene.key, () => {
+        many.run(scene.key, async () => {
           before += 1;
+          if (before === 1) await sleep(50); // until the grant is confirmed: no hand-off goes before that
         }),
       );
       await scene.queued(1);
