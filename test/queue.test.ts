@@ -6,7 +6,7 @@ import { expect } from 'chai';
 import { LockBackendError } from '../src/core/errors';
 import { fencesAtFirst, fencesInBlock, handOffsAlone, handOffsAmongOthers } from '../src/queue/policy';
 import {
-  type OwnEntry,
+  OwnEntry,
   type Position,
   Queue,
   type QueueKey,
@@ -92,17 +92,7 @@ class Surroundings implements QueuePort {
 
   newEntry(owner: string | undefined): OwnEntry {
     this.#count += 1;
-    const token = `${owner}${this.#count}`;
-    return {
-      token,
-      id: `id${this.#count}`,
-      nonce: '',
-      answered: undefined,
-      ticket: 0,
-      sinceMs: 0,
-      late: undefined,
-      fences: 0,
-    };
+    return new OwnEntry(`${owner}${this.#count}`, `id${this.#count}`);
   }
 
   newNonce(): string {

@@ -32,9 +32,9 @@ export const maxJoins = 64; // S27
 
 type Busy = AcquireReply & { readonly granted: false };
 
-/** A source of randomness, and the shortest pause of a queue at rest. */
-interface Pace {
+export interface Pace {
   random(): number;
+  /** The shortest pause between two requests of a queue at rest. It grows with the number of queues. */
   readonly minPollMs: number;
 }
 

@@ -23,6 +23,7 @@ import {
   fencesInBlock,
   handOffsAfterGrant,
   handOffsAmongOthers,
+  type Pace,
   pauseWhileBusy,
   pauseWhileHeld,
 } from './policy';
@@ -52,20 +53,25 @@ export interface Position extends Linked<Position> {
 }
 
 /** Our entry in the Redis queue; a new entry with a new token follows every grant. */
-export interface OwnEntry {
+export class OwnEntry {
   readonly token: string;
   readonly id: string;
   /** The nonce of the last request. Each request gets a new nonce, so that a message about an earlier grant of this token is ignored. */
-  nonce: string;
+  nonce = '';
   /** A moment just before the last request was sent; undefined if that request was not answered. */
   answered: Moment | undefined;
-  ticket: number;
+  ticket = 0;
   /** The time by the port's clock at which its first request was sent. */
-  sinceMs: number;
+  sinceMs = 0;
   /** A request of this entry whose outcome is unknown. */
   late: LateRequest | undefined;
   /** The number of fences that its grant reserves, the same in all its requests; 0 if no request was ever sent for the entry. */
-  fences: number;
+  fences = 0;
+
+  constructor(token: string, id: string) {
+    this.token = token;
+    this.id = id;
+  }
 }
 
 export interface WakeUp {
@@ -79,14 +85,11 @@ export interface WakeUp {
 const confirmationMs = 500;
 
 /** The clocks, timers and commands that a queue uses. Replies never arrive within the call that requested them. */
-export interface QueuePort {
+export interface QueuePort extends Pace {
   nowMs(): number;
   now(): Moment;
-  random(): number;
   setTimer(work: () => void, ms: number): unknown;
   clearTimer(timer: unknown): void;
-  /** The shortest pause between two requests of a queue at rest. It grows with the number of queues. */
-  readonly minPollMs: number;
   newEntry(owner: string | undefined): OwnEntry;
   newNonce(): string;
   /** Requests the lock, and queues the entry if the lock is busy. */

@@ -22,15 +22,7 @@ import {
   unknownTicket,
 } from '../store/contract';
 import { pollEveryMs } from '../store/protocol';
-import {
-  type OwnEntry,
-  Queue,
-  type QueueKey,
-  type QueuePort,
-  type ReplyCallbacks,
-  type Waiter,
-  type WakeUp,
-} from './queue';
+import { OwnEntry, Queue, type QueueKey, type QueuePort, type ReplyCallbacks, type Waiter, type WakeUp } from './queue';
 import { WakeUps } from './wake-ups';
 
 /** The maximum of requests per second by all queues of a process at rest, as long as each pauses for at most `maxPollMs`. */
@@ -143,17 +135,7 @@ export class Queues implements QueuePort {
   }
 
   newEntry(owner: string | undefined): OwnEntry {
-    const id = this.wakeUps.newId();
-    return {
-      token: newToken(owner),
-      id,
-      nonce: '',
-      answered: undefined,
-      ticket: 0,
-      sinceMs: 0,
-      late: undefined,
-      fences: 0,
-    };
+    return new OwnEntry(newToken(owner), this.wakeUps.newId());
   }
 
   newNonce(): string {

@@ -11,7 +11,7 @@ import { LockBackendError } from '../../src/core/errors';
 import { trustedMs } from '../../src/hold/validity';
 import { handOffsAlone, handOffsAmongOthers } from '../../src/queue/policy';
 import {
-  type OwnEntry,
+  OwnEntry,
   type Position,
   Queue,
   type QueuePort,
@@ -398,7 +398,7 @@ class Process implements QueuePort {
     // As our tokens are: the end repeats the beginning of the last 36 characters.
     const token = `token-${id}`.padEnd(36, ' ');
     const whole = `${token.slice(0, 32)}${token.slice(0, 4)}`;
-    return { token: whole, id, nonce: '', answered: undefined, ticket: 0, sinceMs: 0, late: undefined, fences: 0 };
+    return new OwnEntry(whole, id);
   }
 
   newNonce(): string {
