@@ -12,15 +12,13 @@ import {
   checkDuration,
   driftMs,
   ExecutionError,
-  noQuorum,
-  pauseMs,
   type RedlockSettings,
   refuseScripts,
   VotingAttempts,
 } from './redlock/attempts';
 import { keysOf } from './redlock/keys';
 import { QueuedCall, QueuedCalls } from './redlock/queued';
-import { RedlockRenewal } from './redlock/renewal';
+import { type RedlockAbortSignal, RedlockRenewal } from './redlock/renewal';
 import { nameOf, RedlockServers } from './redlock/servers';
 import {
   type Ballot,
@@ -39,13 +37,11 @@ export {
   ExecutionError,
   type ExecutionResult,
   type ExecutionStats,
+  type RedlockAbortSignal,
   RedlockLock as Lock,
   type RedlockSettings as Settings,
   ResourceLockedError,
 };
-
-/** The signal of `using`. `error` is the reason of its abort. */
-export type RedlockAbortSignal = AbortSignal & { error?: Error };
 
 /** The held lock of a Lock; undefined if the Lock was made by hand. */
 let heldIn: (lock: RedlockLock) => HeldLock | undefined;
@@ -251,30 +247,17 @@ export class Redlock extends VotingAttempts {
       );
     }
     const acquired = await this.acquire(resources, duration, given);
-    const held = this._heldOf(acquired);
-    // The failed attempts to extend the lock.
-    const failed: Promise<ExecutionStats>[] = [];
-    const { signal, watch } = signalOf(held, failed);
-    const renewal = new RedlockRenewal(acquired, {
-      thresholdMs: settings.automaticExtensionThreshold,
-      pauseMs: () => pauseMs(settings),
-      isHeld: () => held.check(),
-      watch,
-      extend: (lock: RedlockLock) =>
-        this.extend(lock, duration, { ...settings, retryCount: 0 }).catch((error) => {
-          if (error instanceof ExecutionError) failed.push(...error.attempts);
-          throw error;
-        }),
-    });
+    const extendOnce = (lock: RedlockLock): Promise<RedlockLock> =>
+      this.extend(lock, duration, { ...settings, retryCount: 0 });
+    const renewal = new RedlockRenewal(acquired, this._heldOf(acquired), settings, extendOnce);
     let failure: { error: unknown } | undefined;
     try {
-      return await routine(signal);
+      return await routine(renewal.signal);
     } catch (error) {
       failure = { error };
       throw error;
     } finally {
-      const extending = renewal.stop();
-      if (extending !== undefined) await extending;
+      await renewal.stop();
       await this.release(renewal.lock).catch((error) => {
         throw failure === undefined ? error : Object.assign(error, { cause: failure.error });
       });
@@ -329,26 +312,3 @@ export class Redlock extends VotingAttempts {
 }
 
 export default Redlock;
-
-/**
- * Makes the signal of `using`, which aborts after a loss once `watch` was called: few routines need a timer for the end of the lock.
- *
- * @param failed The failed attempts to extend the lock.
- */
-function signalOf(
-  held: HeldLock,
-  failed: readonly Promise<ExecutionStats>[],
-): { signal: RedlockAbortSignal; watch(): void } {
-  const aborter = new AbortController();
-  const signal: RedlockAbortSignal = aborter.signal;
-  const abort = (): void => {
-    signal.error = new ExecutionError(noQuorum, failed, { cause: held.signal.reason });
-    aborter.abort(signal.error);
-  };
-  const watch = (): void => {
-    if (signal.aborted) return;
-    if (held.signal.aborted) abort();
-    else held.signal.addEventListener('abort', abort);
-  };
-  return { signal, watch };
-}
