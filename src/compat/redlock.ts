@@ -43,9 +43,8 @@ export {
   ResourceLockedError,
 };
 
-/** The held lock of a Lock; undefined if the Lock was made by hand. */
-let heldIn: (lock: RedlockLock) => HeldLock | undefined;
-let keepIn: (lock: RedlockLock, held: HeldLock) => void;
+/** The held lock of each Lock, unless the Lock was made by hand and not used yet. */
+const heldLocks = new WeakMap<RedlockLock, HeldLock>();
 
 /** A held lock, made by `redlock.acquire` or `extend`. A Lock that was made by hand releases and extends the lock of its `value`. */
 class RedlockLock {
@@ -56,14 +55,6 @@ class RedlockLock {
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
   /** The end of the lock, in ms of the epoch; 0 after `release`, and after `extend`, whose result replaces this lock. */
   expiration: number;
-  #held: HeldLock | undefined;
-
-  static {
-    heldIn = (lock) => lock.#held;
-    keepIn = (lock, held) => {
-      lock.#held = held;
-    };
-  }
 
   /** Makes a lock by hand from a `value` that was kept. */
   constructor(
@@ -82,7 +73,7 @@ class RedlockLock {
 
   /** The fencing token, larger with each grant and kept by `extend`; 0 in a lock that was made by hand. */
   get fence(): number {
-    return this.#held?.fence ?? 0;
+    return heldLocks.get(this)?.fence ?? 0;
   }
 
   /** Aborts with a LockLostError when the lock may have ended, but not when it is released. */
@@ -266,11 +257,11 @@ export class Redlock extends VotingAttempts {
 
   /** @internal The held lock of a Lock. A Lock that was made by hand gets one that ends at its `expiration`. */
   _heldOf(lock: RedlockLock): HeldLock {
-    let held = heldIn(lock);
+    let held = heldLocks.get(lock);
     if (held === undefined) {
       const { resources, value, expiration } = lock;
       held = this.#servers.heldByHand(resources, this.#keysOf(resources), value, expiration - Date.now());
-      keepIn(lock, held);
+      heldLocks.set(lock, held);
     }
     return held;
   }
@@ -290,7 +281,7 @@ export class Redlock extends VotingAttempts {
     // A lock that was handed off counts for as long as its next holder may count on it.
     if (earlyMs > 0 && held.context.store === this.#servers.store) held.confirm(earlier(sent, earlyMs), duration, true);
     const lock = new RedlockLock(this, resources, value, attempts, Math.floor(sent.wallMs) + duration - untrustedMs);
-    keepIn(lock, held);
+    heldLocks.set(lock, held);
     return lock;
   }
 
