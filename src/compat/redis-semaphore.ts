@@ -9,11 +9,11 @@ import { peerKey, unusedName } from '../core/keys';
 import type { RedisLike } from '../core/redis-like';
 import { trustedMs } from '../hold/validity';
 import { type AcquireRequest, type Moment, type Node, now, type ReleaseRequest, type Store } from '../store/contract';
+import { redisStore } from '../store/redis/store';
 import type { PeerGrant } from './redis-semaphore/attempts';
 import { PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
 import { acquireScript, askPermits, refreshScript, releaseScript } from './redis-semaphore/permits';
-
-import { type ClientStores, commandTimeoutMs, connectIfLazy, nodeFor, placeOf } from './stores';
+import { type ClientStores, commandTimeoutMs, connectIfLazy, placeOf } from './stores';
 import { type OneAttempt, PollingCall, wakeNext } from './waiters';
 
 export {
@@ -272,7 +272,7 @@ export class RedlockMutex extends PeerLock {
   }
 
   get #nodes(): Node[] {
-    return this._clients.map(nodeFor);
+    return this._clients.map(redisStore);
   }
 
   get #majority(): number {

@@ -16,7 +16,6 @@ import {
   refuseScripts,
   VotingAttempts,
 } from './redlock/attempts';
-import { keysOf } from './redlock/keys';
 import { QueuedCall, QueuedCalls } from './redlock/queued';
 import { type RedlockAbortSignal, RedlockRenewal } from './redlock/renewal';
 import { nameOf, RedlockServers } from './redlock/servers';
@@ -138,7 +137,7 @@ export class Redlock extends VotingAttempts {
   async acquire(resources: string[], duration: number, settings?: Partial<RedlockSettings>): Promise<RedlockLock> {
     checkDuration(duration);
     const servers = this.#servers;
-    const keys = this.#keysOf(resources);
+    const keys = servers.keysOf(resources);
     if (!servers.isSingle) await servers.ready();
     let waiting =
       typeof keys === 'string' && this.#queued.isQueued(keys) ? this.#wait(resources, keys, duration) : undefined;
@@ -164,7 +163,7 @@ export class Redlock extends VotingAttempts {
     } catch (error) {
       if (error instanceof ExecutionError) {
         await error.attempts.at(-1);
-        await (await this._attempt(resources, (ballot) => servers.undo(keys, last?.token ?? '', ballot))).stats;
+        await (await this._attempt(resources, (ballot) => servers.undo(keys, last, ballot))).stats;
       }
       throw error;
     } finally {
@@ -260,7 +259,7 @@ export class Redlock extends VotingAttempts {
     let held = heldLocks.get(lock);
     if (held === undefined) {
       const { resources, value, expiration } = lock;
-      held = this.#servers.heldByHand(resources, this.#keysOf(resources), value, expiration - Date.now());
+      held = this.#servers.heldByHand(resources, value, expiration - Date.now());
       heldLocks.set(lock, held);
     }
     return held;
@@ -295,10 +294,6 @@ export class Redlock extends VotingAttempts {
         () => undefined,
       );
     return new PollingCall(this.#servers.client, nameOf(keys), true, ask);
-  }
-
-  #keysOf(resources: unknown): Key {
-    return keysOf(resources, this.#servers.store.keyPrefix);
   }
 }
 

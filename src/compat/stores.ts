@@ -1,17 +1,10 @@
-// Where the shims find their stores. All that they know of the rooms below is named here and in store/redis/store.ts.
-
+// The store of each client of the shims, and what the shims do to a client themselves.
 import type { RedisLike } from '../core/redis-like';
-import type { Node, Store } from '../store/contract';
+import type { Store } from '../store/contract';
 import { storeOf } from '../store/open';
-import { Quorum } from '../store/quorum/store';
 import { scriptClient } from '../store/redis/clients/script-client';
-import { readyWithin, Sender } from '../store/redis/pipeline/sender';
-import type { Script } from '../store/redis/scripts/script';
-import { directStore, redisStore } from '../store/redis/store';
-
-export { notReady } from '../store/backend-errors';
-export type { RedisLike, Script, Sender };
-export { readyWithin, scriptClient };
+import { Sender } from '../store/redis/pipeline/sender';
+import { directStore } from '../store/redis/store';
 
 /** Longest wait in ms for one answer of Redis. */
 export const commandTimeoutMs = 1000;
@@ -47,25 +40,10 @@ export function senderOf(client: RedisLike): Sender {
   return sender;
 }
 
-/** One client as a node of a quorum. @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
-export function nodeFor(client: RedisLike): Node {
-  return redisStore(client);
-}
-
-/** One lock over several independent servers. */
-export function quorumOf(nodes: readonly Node[]): Store {
-  return new Quorum(nodes);
-}
-
 /** ioredis with `lazyConnect` connects with its first command; the stores send none before it is connected. */
 export function connectIfLazy(client: RedisLike): void {
   const lazy = client as { status?: unknown; connect?: () => Promise<unknown> };
   if (lazy.status === 'wait') lazy.connect!().catch(() => {});
-}
-
-/** True if the client of ioredis was closed for good. */
-export function isClosed(client: RedisLike): boolean {
-  return (client as { status?: unknown }).status === 'end';
 }
 
 /** In the words of the client: node-redis 6 and GLIDE close. */

@@ -5,7 +5,11 @@
 import { createHash } from 'node:crypto';
 import { LockBackendError } from '../../core/errors';
 import { unusedName } from '../../core/keys';
-import { commandTimeoutMs, notReady, type RedisLike, readyWithin, type Script, type Sender, senderOf } from '../stores';
+import type { RedisLike } from '../../core/redis-like';
+import { notReady } from '../../store/backend-errors';
+import { readyWithin, type Sender } from '../../store/redis/pipeline/sender';
+import type { Script } from '../../store/redis/scripts/script';
+import { commandTimeoutMs, senderOf } from '../stores';
 
 // KEYS  permits    sorted set
 // ARGV  timeout    ms without a refresh after which a permit ends

@@ -11,6 +11,7 @@ import { acquire } from '../../acquire/acquisition';
 import { timers } from '../../core/clock';
 import { clearAlarm } from '../../core/timers';
 import type { HeldLock } from '../../hold/held-lock';
+import { commandTimeoutMs } from '../stores';
 import { owner, type RedlockServers } from './servers';
 
 const realAttemptEveryMs = 1000;
@@ -49,7 +50,7 @@ export class QueuedCalls {
     const nowMs = performance.now();
     if (this.poll || nowMs < this.#checkAtMs) return;
     this.#checkAtMs = nowMs + checkEveryMs;
-    const checked = this.servers.inspect(key).then((state) => {
+    const checked = this.servers.store.inspect(key, commandTimeoutMs).then((state) => {
       if (!state.locked || state.owner === owner) return;
       this.#pollUntilMs = performance.now() + besidePollersMs;
       onPoll();

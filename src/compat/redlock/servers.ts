@@ -2,12 +2,17 @@
 // extended and released. The store reports the votes to the ballot of each attempt.
 import { wait } from '../../acquire/acquisition';
 import { earlier, now } from '../../core/clock';
-import type { Key } from '../../core/keys';
+import { optionError } from '../../core/errors';
+import { type Key, mayBeLock, peerKey } from '../../core/keys';
 import { type Settings, settle } from '../../core/options';
 import { HeldLock } from '../../hold/held-lock';
 import { Scope } from '../../hold/scope';
-import type { LockState, ReleaseRequest, Store } from '../../store/contract';
-import { commandTimeoutMs, nodeFor, placeOf, quorumOf, readyWithin, scriptClient } from '../stores';
+import type { ReleaseRequest, Store } from '../../store/contract';
+import { Quorum } from '../../store/quorum/store';
+import { scriptClient } from '../../store/redis/clients/script-client';
+import { readyWithin } from '../../store/redis/pipeline/sender';
+import { redisStore } from '../../store/redis/store';
+import { commandTimeoutMs, placeOf } from '../stores';
 import { wakeNext } from '../waiters';
 import type { Ballot, Client } from './votes';
 
@@ -15,8 +20,6 @@ import type { Ballot, Client } from './votes';
 export const owner = 'redlock';
 /** Ms for which the key is left free for processes that only poll, after many hand-offs in a row. */
 const yieldMs = 20;
-
-const itself = (held: HeldLock): HeldLock => held;
 
 export class RedlockServers {
   readonly isSingle: boolean;
@@ -34,25 +37,37 @@ export class RedlockServers {
   #ballot: Ballot | undefined;
   /** Receives the number of released keys, if the single client did not release all of them. */
   #counted: ReleaseRequest['counted'];
-  #isReady: boolean;
+  #ready: Promise<unknown> | undefined;
   #lastSettings: Settings;
 
   constructor(clients: ReadonlySet<Client>) {
     this.#clients = [...clients];
     this.client = this.#clients[0]!;
-    this.isSingle = this.#isReady = clients.size === 1;
+    this.isSingle = clients.size === 1;
     this.settings = settle({ redis: this.client, owner, commandTimeout: commandTimeoutMs, retryTimeout: yieldMs });
     this.#lastSettings = this.settings;
-    this.store = this.isSingle ? this.#single(this.client) : this.#several(quorumOf(this.#clients.map(nodeFor)));
+    const place = this.isSingle ? placeOf(this.client) : undefined;
+    this.store = this.#reporting(place?.store ?? new Quorum(this.#clients.map(redisStore)), place?.direct);
   }
 
-  /** Resolves when all clients of several are connected or have had the time of one command for it; undefined after that. */
-  ready(): Promise<unknown> | undefined {
-    if (this.#isReady) return undefined;
-    const waits = this.#clients.map((client) => readyWithin(scriptClient(client), commandTimeoutMs));
-    return Promise.all(waits).then(() => {
-      this.#isReady = true;
-    });
+  /** Resolves when all clients of several are connected, or have had the time of one command for it. */
+  ready(): Promise<unknown> {
+    this.#ready ??= Promise.all(this.#clients.map((client) => readyWithin(scriptClient(client), commandTimeoutMs)));
+    return this.#ready;
+  }
+
+  /**
+   * The full keys. A key that the library itself would refuse has no queue, and neither have several keys. Callers of such keys poll,
+   * as redlock does, so a single key of that kind stays a list.
+   *
+   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`, before any I/O.
+   */
+  keysOf(resources: unknown): Key {
+    if (!Array.isArray(resources)) throw optionError('resources', 'an array of strings', resources);
+    if (resources.length === 0) throw optionError('resources', 'at least one key in the array', resources, 'range');
+    const keys = [...new Set(resources.map((each) => peerKey(each, this.store.keyPrefix)))].sort();
+    const [first] = keys;
+    return keys.length === 1 && mayBeLock(first!) ? first! : keys;
   }
 
   /** Attempts once to acquire. Resolves with 0 if a key is held. @throws {LockBackendError} no usable reply. */
@@ -62,7 +77,7 @@ export class RedlockServers {
     const key = keyFor(resources, keys);
     this.#ballot = ballot;
     const spec = { key, keys, settings, scope, store, mode: undefined, kind: undefined, isTry: true };
-    return (await wait(spec, itself)) ?? 0;
+    return (await wait(spec, (held) => held)) ?? 0;
   }
 
   /** Attempts once to extend. Resolves with 0 if the lock is no longer held. @throws {LockBackendError} no usable reply. */
@@ -93,23 +108,23 @@ export class RedlockServers {
     return isReleased || released;
   }
 
-  /** Releases the grants of a minority. Resolves with 0: redlock reports after a failed acquire that there was nothing to release. */
-  async undo(keys: Key, token: string, ballot?: Ballot): Promise<0> {
+  /**
+   * Releases the grants of a minority, as `failed` got them. Resolves with 0: redlock reports after a failed acquire that there was
+   * nothing to release.
+   */
+  async undo(keys: Key, failed: Ballot | undefined, ballot?: Ballot): Promise<0> {
     this.#ballot = ballot;
-    if (!this.isSingle) await this.store.release({ keys, token, commandTimeoutMs });
+    if (failed !== undefined) await this.store.release({ keys, token: failed.token, commandTimeoutMs });
     return 0;
   }
 
-  /** A lock of which the token is known, and the ms that are left of it. */
-  heldByHand(resources: readonly string[], keys: Key, token: string, leftMs: number): HeldLock {
+  /** A lock that was made by hand: only its token and its end are known. */
+  heldByHand(resources: readonly string[], token: string, leftMs: number): HeldLock {
+    const keys = this.keysOf(resources);
     const lifetimeMs = Math.max(leftMs, 1);
     const context = this.scope.context(this.#settingsFor(lifetimeMs), this.store, undefined);
     const sent = earlier(now(), lifetimeMs - leftMs);
     return new HeldLock({ token, fence: 0, sent }, { key: keyFor(resources, keys), keys, retries: 0, context });
-  }
-
-  inspect(key: string): Promise<LockState> {
-    return placeOf(this.client).store.inspect(key, commandTimeoutMs);
   }
 
   #settingsFor(lifetimeMs: number): Settings {
@@ -117,26 +132,21 @@ export class RedlockServers {
     return this.#lastSettings;
   }
 
-  #single(client: Client): Store {
-    const { store, direct } = placeOf(client);
-    return {
-      ...membersOf(store),
-      acquire: (request) => direct.acquire(request),
-      release: ({ keys, token, yieldMs, isConfirmed }) =>
-        direct.release({ keys, token, commandTimeoutMs, yieldMs, isConfirmed, counted: this.#counted }),
-    } as Store;
-  }
-
-  #several(quorum: Store): Store {
-    return {
-      ...membersOf(quorum),
+  /** The members of a store that acquisitions and held locks use. Each request has the ballot or the counter of its attempt. */
+  #reporting(store: Store, direct: Pick<Store, 'acquire' | 'release'> = store): Store {
+    const { kind, keyPrefix, isQuorum } = store;
+    const reporting: Partial<Store> = {
+      ...{ kind, keyPrefix, isQuorum },
       acquire: (request) => {
-        this.#ballot!.token = request.token;
-        return quorum.acquire({ ...request, votes: this.#ballot });
+        if (this.#ballot !== undefined) this.#ballot.token = request.token;
+        return direct.acquire({ ...request, votes: this.#ballot });
       },
-      extend: (request) => quorum.extend({ ...request, votes: this.#extensions.get(request.token) }),
-      release: (request) => quorum.release({ ...request, votes: this.#ballot }),
-    } as Store;
+      extend: (request) => store.extend({ ...request, votes: this.#extensions.get(request.token) }),
+      release: (request) => direct.release({ ...request, votes: this.#ballot, counted: this.#counted }),
+      abandon: (request, late) => store.abandon(request, late),
+      inspect: (key, timeoutMs) => store.inspect(key, timeoutMs),
+    };
+    return reporting as Store;
   }
 }
 
@@ -150,16 +160,4 @@ export function nameOf(keys: readonly string[]): string {
 
 function keyFor(resources: readonly string[], keys: Key): Key {
   return typeof keys === 'string' ? resources[0]! : resources;
-}
-
-/** The members of a store that acquisitions and held locks use. */
-function membersOf(store: Store): Partial<Store> {
-  const { kind, keyPrefix, isQuorum } = store;
-  return {
-    ...{ kind, keyPrefix, isQuorum },
-    acquire: (request) => store.acquire(request),
-    extend: (request) => store.extend(request),
-    release: (request) => store.release(request),
-    abandon: (request, late) => store.abandon(request, late),
-  } as Partial<Store>;
 }

@@ -2,7 +2,6 @@
 import { LockBackendError } from '../../core/errors';
 import type { RedisLike } from '../../core/redis-like';
 import type { NodeVote, NodeVotes } from '../../store/contract';
-import { isClosed } from '../stores';
 
 /** A client of Redis: ioredis, as with redlock, or any other that this library knows. */
 export type Client = RedisLike;
@@ -96,8 +95,9 @@ export class Ballot implements NodeVotes {
       const ms = Math.ceil(vote.guardedForMs);
       return new LockBackendError(`it was started less than a duration ago, and has no vote for another ${ms} ms`);
     }
-    // A closed client votes in the words of ioredis.
-    return isClosed(client) ? new Error('Connection is closed.', { cause: vote }) : vote;
+    // A client of ioredis that was closed for good votes in the words of ioredis.
+    const isClosed = (client as { status?: unknown }).status === 'end';
+    return isClosed ? new Error('Connection is closed.', { cause: vote }) : vote;
   }
 }
 
