@@ -48,21 +48,16 @@ const defaultSettings: RedlockSettings = Object.freeze({
   automaticExtensionThreshold: 500,
 });
 
-/** @internal The defaults, replaced by the given settings that are numbers. */
-export function withDefaults(given: Partial<RedlockSettings>): RedlockSettings {
-  const settings: Record<string, number> = { ...defaultSettings };
-  for (const name of Object.keys(defaultSettings) as (keyof RedlockSettings)[]) {
-    if (typeof given[name] === 'number') settings[name] = given[name];
-  }
-  return settings as unknown as RedlockSettings;
+/** The defaults, replaced by the given settings that are numbers. */
+function withDefaults(given: Partial<RedlockSettings>): RedlockSettings {
+  const names = Object.keys(defaultSettings) as (keyof RedlockSettings)[];
+  const numbers = names.filter((name) => typeof given[name] === 'number').map((name) => [name, given[name]]);
+  return { ...defaultSettings, ...Object.fromEntries(numbers) };
 }
 
-/** The minimum drift: 1 ms for the precision of Redis's expiry, and 1 ms that redlock adds. */
-const minDriftMs = 2;
-
-/** @internal The part of a duration that is not trusted. */
+/** @internal The part of a duration that is not trusted, with 1 ms for the precision of Redis's expiry and 1 ms that redlock adds. */
 export function driftMs(durationMs: number, driftFactor: number): number {
-  return Math.round(driftFactor * durationMs) + minDriftMs;
+  return Math.round(driftFactor * durationMs) + 2;
 }
 
 /** @internal The pause in ms before the next attempt. */
@@ -126,33 +121,30 @@ export abstract class VotingAttempts extends EventEmitter {
     resources: readonly string[],
     ask: (ballot: Ballot | undefined) => Promise<T | number>,
   ): Promise<Attempt<T>> {
-    const several = this.clients.size > 1 ? this.#newBallot(resources) : undefined;
+    const several = this.clients.size > 1 ? this.#newBallot(resources.length) : undefined;
     for (const client of this.clients) connectIfLazy(client);
-    let outcome: T | number | LockBackendError;
+    let result: T | undefined;
+    let vote: true | number | LockBackendError = true;
     try {
-      outcome = await ask(several);
+      const outcome = await ask(several);
+      if (typeof outcome === 'number') vote = outcome;
+      else result = outcome;
     } catch (error) {
       if (!(error instanceof LockBackendError)) throw error;
-      outcome = error;
+      vote = error;
     }
-    const isFailed = typeof outcome === 'number' || outcome instanceof LockBackendError;
-    if (several === undefined && !isFailed) return { stats: this.#unanimous(), result: outcome as T };
-    const ballot = several ?? this.#newBallot(resources);
-    ballot.close(isFailed ? (outcome as number | LockBackendError) : true);
-    return { stats: ballot.stats, result: isFailed ? undefined : (outcome as T) };
+    if (several === undefined && vote === true) return { stats: this.#unanimous(), result };
+    const ballot = several ?? this.#newBallot(resources.length);
+    return { stats: ballot.close(vote), result };
   }
 
-  #newBallot({ length }: readonly string[]): Ballot {
-    return new Ballot(this.clients, length, (error) => this.#tell(error));
+  #newBallot(count: number): Ballot {
+    return new Ballot(this.clients, count, (error) => this.#tell(error));
   }
 
   /** The stats of a successful attempt with a single client, which never change. */
   #unanimous(): Promise<ExecutionStats> {
-    if (this.#votesFor === undefined) {
-      const ballot = this.#newBallot([]);
-      ballot.close(true);
-      this.#votesFor = ballot.stats;
-    }
+    this.#votesFor ??= this.#newBallot(0).close(true);
     return this.#votesFor;
   }
 

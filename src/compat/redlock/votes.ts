@@ -37,9 +37,9 @@ export class ResourceLockedError extends Error {
 export class Ballot implements NodeVotes {
   /** The token of an acquire. */
   token = '';
-  /** Resolves when all votes are in. */
-  readonly stats: Promise<ExecutionStats>;
   readonly #stats: ExecutionStats;
+  /** Resolves when all votes are in. */
+  readonly #whole: Promise<ExecutionStats>;
   readonly #count: number;
   readonly #onError: (error: Error) => void;
   readonly #clients: readonly Client[];
@@ -58,7 +58,7 @@ export class Ballot implements NodeVotes {
     this.#onError = onError;
     this.#clients = [...clients];
     this.#unasked = new Set(clients);
-    this.stats = new Promise((resolve) => {
+    this.#whole = new Promise((resolve) => {
       this.#complete = resolve;
     });
   }
@@ -71,11 +71,12 @@ export class Ballot implements NodeVotes {
     this.#note(this.#clients[node]!, vote);
   }
 
-  /** Ends the attempt. Servers that were not asked vote against, or if none was asked, by the outcome. */
-  close(outcome: true | number | Error): void {
+  /** Ends the attempt. Servers that were not asked vote against, or if none was asked, by the outcome. Resolves when all votes are in. */
+  close(outcome: true | number | Error): Promise<ExecutionStats> {
     const isOutcome = this.#unasked.size === this.#clients.length;
     const silence = (): Error => new LockBackendError('it was silent before, and was not asked', { retryable: true });
     for (const client of this.#unasked) this.#note(client, isOutcome ? outcome : silence());
+    return this.#whole;
   }
 
   #note(client: Client, vote: NodeVote): void {
@@ -90,7 +91,11 @@ export class Ballot implements NodeVotes {
   }
 
   #errorOf(client: Client, vote: Exclude<NodeVote, true>): Error {
-    if (typeof vote === 'number') return lockedError(vote, this.#count);
+    if (typeof vote === 'number') {
+      return new ResourceLockedError(
+        `The operation was applied to: ${vote} of the ${this.#count} requested resources.`,
+      );
+    }
     if (!(vote instanceof Error)) {
       const ms = Math.ceil(vote.guardedForMs);
       return new LockBackendError(`it was started less than a duration ago, and has no vote for another ${ms} ms`);
@@ -99,17 +104,4 @@ export class Ballot implements NodeVotes {
     const isClosed = (client as { status?: unknown }).status === 'end';
     return isClosed ? new Error('Connection is closed.', { cause: vote }) : vote;
   }
-}
-
-/** Errors without a fraction of the resources, by the number of resources: an error for each attempt costs more than the attempt. */
-const locked = new Map<number, ResourceLockedError>();
-
-function lockedError(applied: number, count: number): ResourceLockedError {
-  const known = applied === 0 ? locked.get(count) : undefined;
-  if (known !== undefined) return known;
-  const error = new ResourceLockedError(
-    `The operation was applied to: ${applied} of the ${count} requested resources.`,
-  );
-  if (applied === 0) locked.set(count, error);
-  return error;
 }
