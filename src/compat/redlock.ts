@@ -139,26 +139,24 @@ export class Redlock extends VotingAttempts {
     const servers = this.#servers;
     const keys = servers.keysOf(resources);
     if (!servers.isSingle) await servers.ready();
-    let waiting =
-      typeof keys === 'string' && this.#queued.isQueued(keys) ? this.#wait(resources, keys, duration) : undefined;
-    let pausedMs = 0;
+    let waiting = this.#queued.isQueued(keys) ? this.#wait(resources, keys, duration) : undefined;
     let last: Ballot | undefined;
-    const ask = (ballot: Ballot | undefined): Promise<HeldLock | 0> => {
+    const ask = async (ballot: Ballot | undefined): Promise<HeldLock | 0> => {
       last = ballot;
+      if (waiting?.isKnownBusy()) return 0;
+      waiting?.asks();
       return servers.acquire(resources, keys, duration, ballot);
     };
-    const attempt = () => {
-      if (waiting?.isKnownBusy(pausedMs)) return this._attempt<HeldLock>(resources, async () => 0);
-      waiting?.asks();
-      return this._attempt(resources, ask);
-    };
     const pause = (ms: number): Promise<HeldLock | undefined> => {
-      pausedMs = ms;
       waiting ??= this.#wait(resources, keys, duration);
       return waiting.pause(ms);
     };
     try {
-      const { attempts, result } = await this._repeat(settings, attempt, servers.isSingle ? pause : undefined);
+      const { attempts, result } = await this._repeat(
+        settings,
+        () => this._attempt(resources, ask),
+        servers.isSingle ? pause : undefined,
+      );
       return this.#lock(resources, result.token, attempts, result, duration, settings);
     } catch (error) {
       if (error instanceof ExecutionError) {
@@ -167,7 +165,7 @@ export class Redlock extends VotingAttempts {
       }
       throw error;
     } finally {
-      if (waiting !== undefined) await waiting.end();
+      await waiting?.end();
     }
   }
 
@@ -287,10 +285,10 @@ export class Redlock extends VotingAttempts {
   /** Waits between the attempts with a single client: in the queue, or for several keys, which have no queue, by polling. */
   #wait(resources: string[], keys: Key, duration: number): QueuedCall | PollingCall<HeldLock> {
     if (typeof keys === 'string') return new QueuedCall(this.#queued, resources[0]!, keys, duration);
-    const ask = (): Promise<HeldLock | false | undefined> =>
+    // The next scheduled attempt reports an error.
+    const ask = () =>
       this.#servers.acquire(resources, keys, duration).then(
         (held) => held || false,
-        // The next scheduled attempt reports the error.
         () => undefined,
       );
     return new PollingCall(this.#servers.client, nameOf(keys), true, ask);

@@ -2,11 +2,39 @@
 // which attempts in the same tick. When one caller has found the lock held, the others skip their attempts for a moment.
 import { timers } from '../core/clock';
 import { onAbort } from '../core/on-abort';
-import { clearAlarm } from '../core/timers';
+import { type Alarm, clearAlarm } from '../core/timers';
+
+/** A pause that others may end, even before it begins. */
+export class Pause {
+  #isAwake = false;
+  #end = (): void => {};
+
+  wake(): void {
+    this.#isAwake = true;
+    this.#end();
+  }
+
+  /** Resolves with true when woken, or with false after `ms`. Rejects with the signal's reason. */
+  async sleep(ms: number, signal?: AbortSignal): Promise<boolean> {
+    let alarm: Alarm | undefined;
+    const stopListening = signal && onAbort(signal, () => this.#end());
+    await new Promise<void>((resolve) => {
+      this.#end = resolve;
+      alarm = timers.set(resolve, ms);
+      if (this.#isAwake || signal?.aborted) resolve();
+    });
+    clearAlarm(alarm);
+    stopListening?.();
+    signal?.throwIfAborted();
+    const isAwake = this.#isAwake;
+    this.#isAwake = false;
+    return isAwake;
+  }
+}
 
 /** The callers that wait for one lock. */
 class PollingCalls {
-  readonly all = new Set<{ wake(): void }>();
+  readonly pauses = new Set<Pause>();
   /** Monotonic ms of the last attempt by one of the callers, unless the attempt failed. */
   askedMs = Number.NEGATIVE_INFINITY;
 }
@@ -18,98 +46,67 @@ export type OneAttempt<T extends object> = () => Promise<T | false | undefined>;
 
 /** The wait of one call, from its first pause to its end. */
 export class PollingCall<T extends object> {
-  readonly #client: object;
+  readonly #names: Map<string, PollingCalls>;
   readonly #name: string;
+  readonly #calls: PollingCalls;
   readonly #isExclusive: boolean;
   readonly #ask: OneAttempt<T>;
-  #waiters: PollingCalls | undefined;
-  #isAwake = false;
-  #wake = (): void => {};
+  readonly #pause = new Pause();
+  #lastPauseMs = 0;
 
   /** @param isExclusive The lock has a single holder, so a refusal of one caller counts for all. */
   constructor(client: object, name: string, isExclusive: boolean, ask: OneAttempt<T>) {
-    this.#client = client;
+    this.#names = ofClients.get(client) ?? new Map();
+    ofClients.set(client, this.#names);
+    this.#calls = this.#names.get(name) ?? new PollingCalls();
+    this.#names.set(name, this.#calls);
+    this.#calls.pauses.add(this.#pause);
     this.#name = name;
     this.#isExclusive = isExclusive;
     this.#ask = ask;
   }
 
-  /** Tells if another caller attempted within the last half of a pause. */
-  isKnownBusy(pauseMs: number): boolean {
-    return this.#isExclusive && performance.now() - (this.#waiters?.askedMs ?? 0) < pauseMs / 2;
+  /** Tells if another caller attempted within the last half of our last pause. */
+  isKnownBusy(): boolean {
+    return this.#isExclusive && performance.now() - this.#calls.askedMs < this.#lastPauseMs / 2;
   }
 
   /** Makes one attempt. */
   async attempt(): Promise<T | undefined> {
     this.asks();
     const reply = await this.#ask();
-    if (reply === undefined && this.#waiters !== undefined) this.#waiters.askedMs = Number.NEGATIVE_INFINITY;
+    if (reply === undefined) this.#calls.askedMs = Number.NEGATIVE_INFINITY;
     return reply || undefined;
   }
 
   /** Notes that an attempt begins now. */
   asks(): void {
-    if (this.#waiters !== undefined) this.#waiters.askedMs = performance.now();
+    this.#calls.askedMs = performance.now();
   }
 
   /** Pauses. Resolves with a grant if an attempt after a wake-up succeeds, or with undefined after `ms`. Rejects with the signal's reason. */
   async pause(ms: number, signal?: AbortSignal): Promise<T | undefined> {
-    this.#waiters ??= this.#join();
+    this.#lastPauseMs = ms;
     const endMs = performance.now() + ms;
-    while (await this.#sleep(endMs - performance.now(), signal)) {
-      signal?.throwIfAborted();
+    while (await this.#pause.sleep(endMs - performance.now(), signal)) {
       const grant = await this.attempt();
       if (grant !== undefined) return grant;
     }
     return undefined;
   }
 
-  wake(): void {
-    this.#isAwake = true;
-    this.#wake();
-  }
-
   end(): void {
-    this.#waiters?.all.delete(this);
-    if (this.#waiters?.all.size === 0) ofClients.get(this.#client)!.delete(this.#name);
-    this.#waiters = undefined;
-  }
-
-  /** Resolves with true when this caller is woken, or with false after `ms`. */
-  #sleep(ms: number, signal: AbortSignal | undefined): Promise<boolean> {
-    return new Promise((resolve, reject) => {
-      const stop = (settle: () => void): void => {
-        clearAlarm(alarm);
-        stopListening?.();
-        this.#wake = () => {};
-        this.#isAwake = false;
-        settle();
-      };
-      const giveUp = (): void => stop(() => reject(signal!.reason));
-      const alarm = timers.set(() => stop(() => resolve(false)), ms);
-      this.#wake = () => stop(() => resolve(true));
-      const stopListening = signal && onAbort(signal, giveUp);
-      if (signal?.aborted) giveUp();
-      else if (this.#isAwake) this.#wake();
-    });
-  }
-
-  #join(): PollingCalls {
-    const names = ofClients.get(this.#client) ?? new Map<string, PollingCalls>();
-    ofClients.set(this.#client, names);
-    const waiters = names.get(this.#name) ?? new PollingCalls();
-    names.set(this.#name, waiters);
-    waiters.all.add(this);
-    return waiters;
+    this.#calls.pauses.delete(this.#pause);
+    if (this.#calls.pauses.size === 0) this.#names.delete(this.#name);
   }
 }
 
 /** Wakes the first callers, as many as `places` became free. */
 export function wakeNext(client: object, name: string, places: number): void {
   let left = places;
-  for (const waiter of ofClients.get(client)?.get(name)?.all ?? []) {
+  for (const pause of ofClients.get(client)?.get(name)?.pauses ?? []) {
     if (left <= 0) return;
     left -= 1;
-    waiter.wake();
+    pause.wake();
   }
 }

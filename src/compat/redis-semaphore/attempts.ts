@@ -70,7 +70,7 @@ export async function attempts(
       const woken = await call.pause(Math.min(retryInterval, endMs - performance.now()), signal);
       if (woken !== undefined) return woken;
       if (performance.now() >= endMs) break;
-      const grant = call.isKnownBusy(retryInterval) ? undefined : await call.attempt();
+      const grant = call.isKnownBusy() ? undefined : await call.attempt();
       if (grant !== undefined) return grant;
     }
   } finally {

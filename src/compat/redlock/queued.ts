@@ -8,10 +8,10 @@
 // If another program holds the lock, all calls for that client poll for a while, as redlock does.
 
 import { acquire } from '../../acquire/acquisition';
-import { timers } from '../../core/clock';
-import { clearAlarm } from '../../core/timers';
+import type { Key } from '../../core/keys';
 import type { HeldLock } from '../../hold/held-lock';
 import { commandTimeoutMs } from '../stores';
+import { Pause } from '../waiters';
 import { owner, type RedlockServers } from './servers';
 
 const realAttemptEveryMs = 1000;
@@ -35,8 +35,8 @@ export class QueuedCalls {
     return performance.now() < this.#pollUntilMs;
   }
 
-  isQueued(key: string): boolean {
-    return this.#queued.has(key);
+  isQueued(keys: Key): boolean {
+    return typeof keys === 'string' && this.#queued.has(keys);
   }
 
   count(key: string, more: 1 | -1): void {
@@ -65,13 +65,12 @@ export class QueuedCall {
   readonly #key: string;
   readonly #full: string;
   readonly #lifetimeMs: number;
+  readonly #pause = new Pause();
   #leaving: AbortController | undefined;
-  /** The wait in the queue, until the call has left the queue or returned its lock. */
+  /** The wait in the queue; undefined once it has ended without a lock. */
   #queued: Promise<void> | undefined;
-  /** A lock that was granted outside a pause. */
+  /** A lock from the queue that no pause has returned yet. */
   #held: HeldLock | undefined;
-  /** Ends the pause in progress. */
-  #resume: ((held: HeldLock) => void) | undefined;
   /** Monotonic ms of the next attempt with a command. The lock was requested just now, or other calls already wait for it. */
   #realAttemptMs = performance.now() + realAttemptEveryMs;
 
@@ -97,16 +96,10 @@ export class QueuedCall {
     this.#calls.check(this.#full, () => this.#leaving?.abort());
     if (this.#calls.poll) this.#leaving?.abort();
     else this.#queued ??= this.#queue();
-    if (this.#held !== undefined) return this.#handOver(this.#held);
-    return new Promise((resolve) => {
-      const end = (held?: HeldLock): void => {
-        clearAlarm(alarm);
-        this.#resume = undefined;
-        resolve(held);
-      };
-      const alarm = timers.set(end, ms);
-      this.#resume = end;
-    });
+    await this.#pause.sleep(ms);
+    const held = this.#held;
+    this.#held = undefined;
+    return held;
   }
 
   /** Leaves the queue, because the call has ended. Resolves after the release of a lock that was granted all the same. */
@@ -114,12 +107,6 @@ export class QueuedCall {
     this.#leaving?.abort();
     await this.#queued;
     await this.#held?.release().catch(() => {});
-  }
-
-  #handOver(held: HeldLock): HeldLock {
-    this.#queued = undefined;
-    this.#held = undefined;
-    return held;
   }
 
   async #queue(): Promise<void> {
@@ -130,9 +117,8 @@ export class QueuedCall {
     const terms = { ...settings, ...wait, lifetimeMs: this.#lifetimeMs };
     this.#calls.count(this.#full, 1);
     try {
-      const held = await this.#renewed(await acquire(this.#key, terms, scope, {}, (granted) => granted));
-      this.#held = held;
-      if (held !== undefined && this.#resume !== undefined) this.#resume(this.#handOver(held));
+      this.#held = await this.#renewed(await acquire(this.#key, terms, scope, {}, (held) => held));
+      if (this.#held !== undefined) this.#pause.wake();
     } catch {
       // The next attempt reports the error.
       this.#realAttemptMs = 0;
