@@ -8,12 +8,12 @@ import { LockBackendError } from '../core/errors';
 import { peerKey, unusedName } from '../core/keys';
 import type { RedisLike } from '../core/redis-like';
 import { trustedMs } from '../hold/validity';
-import { type AcquireRequest, type Moment, type Node, now, type ReleaseRequest, type Store } from '../store/contract';
+import { type AcquireRequest, type Node, now, type ReleaseRequest } from '../store/contract';
 import { redisStore } from '../store/redis/store';
 import type { PeerGrant } from './redis-semaphore/attempts';
 import { PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
 import { acquireScript, askPermits, refreshScript, releaseScript } from './redis-semaphore/permits';
-import { type ClientStores, commandTimeoutMs, connectIfLazy, placeOf } from './stores';
+import { commandTimeoutMs, connectIfLazy, placeOf } from './stores';
 import { type OneAttempt, PollingCall, wakeNext } from './waiters';
 
 export {
@@ -45,7 +45,6 @@ export class Mutex extends PeerLock {
   protected _kind = 'mutex';
   protected _key: string;
   protected _client: RedisClient;
-  #knownPlace: ClientStores | undefined;
 
   /**
    * Makes an object that holds nothing yet.
@@ -65,14 +64,14 @@ export class Mutex extends PeerLock {
   }
 
   protected async _refresh(): Promise<boolean> {
-    const { outcome } = await this.#store.extend({ ...this._extendRequest(this.#keys), commandTimeoutMs });
+    const { outcome } = await placeOf(this._client).store.extend(this._extendRequest(this.#keys, commandTimeoutMs));
     if (outcome === 'late') throw new LockBackendError(`${this._key} was refreshed too late`, { key: this._key });
     return outcome === 'extended';
   }
 
   protected async _release(): Promise<void> {
     const { _identifier: token, _isConfirmed: isConfirmed } = this;
-    await this.#place.direct.release({ keys: this.#keys, token, commandTimeoutMs, isConfirmed });
+    await placeOf(this._client).direct.release({ keys: this.#keys, token, commandTimeoutMs, isConfirmed });
     wakeNext(this._client, this._key, 1);
   }
 
@@ -87,32 +86,19 @@ export class Mutex extends PeerLock {
   }
 
   /** @internal */
-  _ask(): Promise<PeerGrant | false> {
-    return this._oneByOne(this._mayBeOurs ? () => this.#askAnew() : () => this.#ask());
+  protected async _isOurs(): Promise<boolean> {
+    const { owned } = await placeOf(this._client).store.inspect(this.#keys, commandTimeoutMs, this._identifier);
+    return owned === true;
   }
 
-  get #place(): ClientStores {
-    this.#knownPlace ??= placeOf(this._client);
-    return this.#knownPlace;
-  }
-
-  get #store(): Store {
-    return this.#place.store;
-  }
-
-  get #keys(): string {
-    return peerKey(this._key, this.#store.keyPrefix);
-  }
-
-  async #ask(): Promise<PeerGrant | false> {
-    const reply = await this.#place.direct.acquire(this._acquireRequest(this.#keys, commandTimeoutMs));
+  /** @internal */
+  protected async _request(): Promise<PeerGrant | false> {
+    const reply = await placeOf(this._client).direct.acquire(this._acquireRequest(this.#keys, commandTimeoutMs));
     return reply.granted && reply;
   }
 
-  /** Looks first whether the lock is ours already: it is not granted again. */
-  async #askAnew(): Promise<PeerGrant | false> {
-    const { owned } = await this.#store.inspect(this.#keys, commandTimeoutMs, this._identifier);
-    return !owned && this.#ask();
+  get #keys(): string {
+    return peerKey(this._key, placeOf(this._client).store.keyPrefix);
   }
 }
 
@@ -235,7 +221,7 @@ export class RedlockMutex extends PeerLock {
   protected async _refresh(): Promise<boolean> {
     const lost: Node[] = [];
     const extended = await this.#count(async (node) => {
-      const request = { ...this._extendRequest(this.#keysOf(node)), commandTimeoutMs: this.#waitFor(1 / 4) };
+      const request = this._extendRequest(this.#keysOf(node), this.#waitFor(1 / 4));
       const reply = await node.extend(request).catch(() => undefined);
       // A node that is silent is not asked twice: the next refresh of the others must not come too late.
       if (reply !== undefined && reply.outcome !== 'extended') lost.push(node);
@@ -260,15 +246,33 @@ export class RedlockMutex extends PeerLock {
   }
 
   /** @internal */
-  _ask(): Promise<PeerGrant | false> {
-    return this._oneByOne(() => this.#ask());
+  protected async _isOurs(): Promise<boolean> {
+    const ours = await this.#count(async (node) => {
+      const inspected = node.inspect(this.#keysOf(node), this.#nodeTimeoutMs, this._identifier);
+      const state = await inspected.catch(() => undefined);
+      return state?.owned === true;
+    });
+    return ours >= this.#majority;
+  }
+
+  /** @internal */
+  protected async _request(): Promise<PeerGrant | false> {
+    const sent = now();
+    const fences = new Map<Node, number>();
+    const granted = await this.#count(async (node) => {
+      const reply = await node.acquire(this.#requestTo(node)).catch((error) => this._failed(error));
+      if (reply?.granted) fences.set(node, reply.fence);
+      return reply?.granted === true;
+    });
+    const fence = Math.max(0, ...fences.values());
+    const isAgreed = granted >= this.#majority && (await this.#agree(fences, fence));
+    if (isAgreed && now().monoMs - sent.monoMs < trustedMs(this._acquireOptions.lockTimeout)) return { fence, sent };
+    await this._release();
+    return false;
   }
 
   protected async _release(): Promise<void> {
-    await this.#count(async (node) => {
-      await node.release(this.#releaseFrom(node)).catch(() => {});
-      return true;
-    });
+    await Promise.all(this.#nodes.map((node) => node.release(this.#releaseFrom(node)).catch(() => {})));
   }
 
   get #nodes(): Node[] {
@@ -301,51 +305,18 @@ export class RedlockMutex extends PeerLock {
     return { keys: this.#keysOf(node), token: this._identifier, commandTimeoutMs: this.#nodeTimeoutMs };
   }
 
-  async #count(each: (node: Node) => Promise<boolean>): Promise<number> {
-    const answers = await Promise.all(this.#nodes.map(each));
+  /** The number of nodes for which `each` resolves with true. */
+  async #count(each: (node: Node) => Promise<boolean>, nodes: Iterable<Node> = this.#nodes): Promise<number> {
+    const answers = await Promise.all(Array.from(nodes, each));
     return answers.filter(Boolean).length;
-  }
-
-  async #ask(): Promise<PeerGrant | false> {
-    if (this._mayBeOurs && (await this.#isOurs())) return false;
-    const sent = now();
-    const fences = new Map<Node, number>();
-    const granted = await this.#count(async (node) => {
-      const reply = await node.acquire(this.#requestTo(node)).catch((error) => this._failed(error));
-      if (reply?.granted) fences.set(node, reply.fence);
-      return reply?.granted === true;
-    });
-    const fence = Math.max(0, ...fences.values());
-    if (granted >= this.#majority && (await this.#agree(fences, fence)) && this.#isInTime(sent)) {
-      return { fence, sent };
-    }
-    await this._release();
-    return false;
-  }
-
-  async #isOurs(): Promise<boolean> {
-    const ours = await this.#count(async (node) => {
-      const state = await node
-        .inspect(this.#keysOf(node), this.#nodeTimeoutMs, this._identifier)
-        .catch(() => undefined);
-      return state?.owned === true;
-    });
-    return ours >= this.#majority;
   }
 
   /** Makes a majority of the nodes mint only larger fences than ours from now on. */
   async #agree(fences: ReadonlyMap<Node, number>, fence: number): Promise<boolean> {
-    const agreed = await Promise.all(
-      Array.from(fences, ([node, minted]) => {
-        if (minted >= fence) return true;
-        return node.raise({ ...this.#releaseFrom(node), fence }).catch(() => false);
-      }),
-    );
-    return agreed.filter(Boolean).length >= this.#majority;
-  }
-
-  #isInTime(sent: Moment): boolean {
-    return now().monoMs - sent.monoMs < trustedMs(this._acquireOptions.lockTimeout);
+    const agreed = await this.#count(async (node) => {
+      return fences.get(node)! >= fence || node.raise({ ...this.#releaseFrom(node), fence }).catch(() => false);
+    }, fences.keys());
+    return agreed >= this.#majority;
   }
 }
 

@@ -58,7 +58,9 @@ export async function attempts(
       failure = undefined;
       return await attempted._ask();
     } catch (error) {
-      failure = retryable(error, attempted);
+      attempted._failed(error);
+      if (!(error instanceof LockBackendError && error.retryable)) throw error;
+      failure = error;
       return undefined;
     }
   };
@@ -78,11 +80,4 @@ export async function attempts(
   }
   if (failure !== undefined) throw failure;
   return undefined;
-}
-
-/** Returns the error if the same call may succeed later. @throws any other error */
-function retryable(error: unknown, attempted: Attempted): LockBackendError {
-  attempted._failed(error);
-  if (error instanceof LockBackendError && error.retryable) return error;
-  throw error;
 }

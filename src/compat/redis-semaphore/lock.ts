@@ -8,7 +8,7 @@ import { newToken } from '../../core/token';
 import { type AcquireRequest, type ExtendRequest, now } from '../../store/contract';
 import { commandTimeoutMs } from '../stores';
 import type { OneAttempt, PollingCall } from '../waiters';
-import { attempts, oneByOne, type PeerGrant } from './attempts';
+import { type AttemptOptions, attempts, oneByOne, type PeerGrant } from './attempts';
 import { PeerValidity } from './validity';
 
 /** acquire() got no lock within acquireTimeout, or its attempts. Nothing is held. */
@@ -52,20 +52,15 @@ export const defaultTimeoutOptions = {
   retryInterval: 10,
 };
 
-interface AcquireOptions {
+interface AcquireOptions extends AttemptOptions {
   readonly identifier: string;
   readonly lockTimeout: number;
-  readonly acquireTimeout: number;
-  readonly acquireAttemptsLimit: number;
-  readonly retryInterval: number;
 }
 
 const refreshShare = 0.8;
 const minRetryMs = 10;
 /** The error of two clocks that are read in whole milliseconds. */
 const clockStepMs = 2;
-
-const always = (): boolean => true;
 
 function throwIt(error: LostLockError): never {
   throw error;
@@ -87,8 +82,6 @@ export abstract class PeerLock {
   #interval: NodeJS.Timeout | undefined;
   /** The number of acquire() calls in progress. */
   #acquiring = 0;
-  /** The attempt that began last. */
-  #asking: Promise<PeerGrant | false> | undefined;
   #isReleasing = false;
   #retry: Alarm | undefined;
   /** Monotonic ms until which a request of unknown outcome may still take the lock. */
@@ -179,7 +172,7 @@ export abstract class PeerLock {
       this.#isReleasing = true;
       try {
         // A refresh in flight must not execute after the release.
-        if (this._refreshing) await this.#refreshed;
+        if (this._refreshing) await this.#refreshed?.catch(() => {});
         await this._release();
       } finally {
         this.#isReleasing = false;
@@ -196,8 +189,10 @@ export abstract class PeerLock {
   }
 
   protected abstract _refresh(): Promise<boolean>;
-  /** @internal Makes one attempt. */
-  abstract _ask(): Promise<PeerGrant | false>;
+  /** @internal Tells if the key holds our identifier. */
+  protected abstract _isOurs(): Promise<boolean>;
+  /** @internal Requests the lock. Resolves with false if another holder has it. */
+  protected abstract _request(): Promise<PeerGrant | false>;
   /** @internal */
   abstract _newCall(ask: OneAttempt<PeerGrant>): PollingCall<PeerGrant>;
   /** @internal Connects a client that otherwise connects with its first command. */
@@ -207,10 +202,13 @@ export abstract class PeerLock {
   protected _processRefresh = async (): Promise<void> => {
     if (this._refreshing) return;
     this._refreshing = true;
-    let done = (): void => {};
-    this.#refreshed = new Promise((resolve) => {
-      done = resolve;
+    this.#refreshed = this.#refreshOnce().finally(() => {
+      this._refreshing = false;
     });
+    await this.#refreshed;
+  };
+
+  async #refreshOnce(): Promise<void> {
     try {
       const sent = now();
       if (await this._refresh()) this.#validity?.confirm(sent);
@@ -219,23 +217,21 @@ export abstract class PeerLock {
       if (!(error instanceof LockBackendError)) throw error;
       if (this.#validity!.leftMs > 0) this.#refreshSoon();
       else this.#lose();
-    } finally {
-      this._refreshing = false;
-      done();
     }
-  };
-
-  /** @internal Tells if the key may already hold our identifier, which must not be mistaken for a new grant. */
-  protected get _mayBeOurs(): boolean {
-    return this.#isShared || this._acquired || this.#acquiring > 1;
   }
 
-  /** @internal Runs the requests under our identifier one after the other. */
-  protected _oneByOne(ask: () => Promise<PeerGrant | false>): Promise<PeerGrant | false> {
-    if (this.#isShared) return oneByOne(`${this._key} ${this._identifier}`, ask);
-    const asking = this.#acquiring > 1 && this.#asking !== undefined ? this.#asking.then(ask, ask) : ask();
-    this.#asking = asking;
-    return asking;
+  /** @internal Makes one attempt, after all other requests under our identifier. Resolves with false if the lock is held. */
+  _ask(): Promise<PeerGrant | false> {
+    const mayBeOurs = this.#mayBeOurs;
+    return oneByOne(`${this._key} ${this._identifier}`, async () => {
+      if (mayBeOurs && (await this._isOurs())) return false;
+      return this._request();
+    });
+  }
+
+  /** True if the key may already hold our identifier, which must not be mistaken for a new grant. */
+  get #mayBeOurs(): boolean {
+    return this.#isShared || this._acquired || this.#acquiring > 1;
   }
 
   /** @internal Tells if the lock is held and no other request under its identifier can be in flight. */
@@ -246,16 +242,16 @@ export abstract class PeerLock {
   /** @internal */
   protected _acquireRequest(keys: string, commandTimeoutMs: number): AcquireRequest {
     const { identifier: token, lockTimeout: lifetimeMs } = this._acquireOptions;
-    return { keys, token, lifetimeMs, fences: 1, minReplicas: 0, commandTimeoutMs, begin: always };
+    return { keys, token, lifetimeMs, fences: 1, minReplicas: 0, commandTimeoutMs, begin: () => true };
   }
 
   /** @internal */
-  protected _extendRequest(keys: string): Omit<ExtendRequest, 'commandTimeoutMs'> {
-    const { identifier, lockTimeout } = this._acquireOptions;
+  protected _extendRequest(keys: string, timeoutMs: number): ExtendRequest {
+    const { identifier: token, lockTimeout: lifetimeMs } = this._acquireOptions;
     const validity = this._acquired ? this.#validity : undefined;
     const validUntilMs = performance.now() + (validity?.leftMs ?? commandTimeoutMs);
     const begin = (): boolean => validity === undefined || validity.leftMs > 0;
-    return { keys, token: identifier, lifetimeMs: lockTimeout, exact: true, validUntilMs, begin };
+    return { keys, token, lifetimeMs, exact: true, validUntilMs, commandTimeoutMs: timeoutMs, begin };
   }
 
   /** @internal Notes a failed attempt. If its outcome is unknown, it may still take the lock for a while. */
@@ -295,7 +291,7 @@ export abstract class PeerLock {
   #retract(): void {
     const untilMs = this.#mayExecuteUntilMs;
     this.#mayExecuteUntilMs = 0;
-    if (this._mayBeOurs) return;
+    if (this.#mayBeOurs) return;
     const release = (): Promise<void> => this._release().catch(() => {});
     this.#retracting = nowAndThen(release, untilMs).finally(() => {
       this.#retracting = undefined;
