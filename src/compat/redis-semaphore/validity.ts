@@ -17,8 +17,8 @@ export class PeerValidity {
   readonly #lifetimeMs: number;
   #validity: Validity;
   #isEnded = false;
-  #loss: LockLostError | undefined;
-  #aborter: AbortController | undefined;
+  readonly #aborter = new AbortController();
+  /** Set when the signal is first read. */
   #alarm: Alarm | undefined;
 
   constructor(key: string, fence: number, sent: Moment, lifetimeMs: number) {
@@ -35,13 +35,9 @@ export class PeerValidity {
     return Math.max(leftMs, 0);
   }
 
-  /** Aborts with a LockLostError when the lock may have ended, but not when it is released. Made when it is first read. */
+  /** Aborts with a LockLostError when the lock may have ended, but not when it is released. */
   get signal(): AbortSignal {
-    if (this.#aborter === undefined) {
-      this.#aborter = new AbortController();
-      this.#watch();
-      if (this.#loss !== undefined) this.#aborter.abort(this.#loss);
-    }
+    if (this.#alarm === undefined) this.#watch();
     return this.#aborter.signal;
   }
 
@@ -49,7 +45,6 @@ export class PeerValidity {
   confirm(sent: Moment): void {
     if (this.leftMs === 0) return;
     this.#validity = new Validity(sent, this.#lifetimeMs);
-    if (this.#aborter !== undefined) this.#watch();
   }
 
   /** Ends the validity by a release. The signal does not abort. */
@@ -62,12 +57,10 @@ export class PeerValidity {
     if (this.#isEnded) return;
     this.release();
     const message = `${JSON.stringify(this.#key)} may belong to somebody else now (${reason})`;
-    this.#loss = new LockLostError(message, { key: this.#key, reason });
-    this.#aborter?.abort(this.#loss);
+    this.#aborter.abort(new LockLostError(message, { key: this.#key, reason }));
   }
 
   #watch(): void {
-    clearAlarm(this.#alarm);
     const { leftMs } = this;
     if (leftMs > 0) this.#alarm = timers.setIdle(() => this.#watch(), Math.min(leftMs, wallCheckMs));
   }
