@@ -141,7 +141,7 @@ export class Redlock extends VotingAttempts {
     if (!servers.isSingle) await servers.ready();
     let waiting = this.#queued.isQueued(keys) ? this.#wait(resources, keys, duration) : undefined;
     let last: Ballot | undefined;
-    const ask = async (ballot: Ballot | undefined): Promise<HeldLock | 0> => {
+    const ask = (ballot: Ballot | undefined): Promise<HeldLock | 0> | 0 => {
       last = ballot;
       if (waiting?.isKnownBusy()) return 0;
       waiting?.asks();

@@ -119,7 +119,7 @@ export abstract class VotingAttempts extends EventEmitter {
   /** @internal Makes one attempt. A number as its result says that it failed, and to how many resources it was applied. */
   protected async _attempt<T extends object | true>(
     resources: readonly string[],
-    ask: (ballot: Ballot | undefined) => Promise<T | number>,
+    ask: (ballot: Ballot | undefined) => Promise<T | number> | number,
   ): Promise<Attempt<T>> {
     const several = this.clients.size > 1 ? this.#newBallot(resources.length) : undefined;
     for (const client of this.clients) connectIfLazy(client);

@@ -138,11 +138,16 @@ export class RedlockServers {
     const reporting: Partial<Store> = {
       ...{ kind, keyPrefix, isQuorum },
       acquire: (request) => {
-        if (this.#ballot !== undefined) this.#ballot.token = request.token;
+        if (this.#ballot === undefined) return direct.acquire(request);
+        this.#ballot.token = request.token;
         return direct.acquire({ ...request, votes: this.#ballot });
       },
       extend: (request) => store.extend({ ...request, votes: this.#extensions.get(request.token) }),
-      release: (request) => direct.release({ ...request, votes: this.#ballot, counted: this.#counted }),
+      release: ({ keys, token, yieldMs, isConfirmed }) => {
+        const votes = this.#ballot;
+        const counted = this.#counted;
+        return direct.release({ keys, token, commandTimeoutMs, yieldMs, isConfirmed, votes, counted });
+      },
       abandon: (request, late) => store.abandon(request, late),
       inspect: (key, timeoutMs) => store.inspect(key, timeoutMs),
     };
