@@ -22,9 +22,9 @@ export interface Setting {
 /** The requirements of a scenario, the same for every contender. */
 export interface Terms {
   readonly lifetimeMs: number;
-  /** Somebody else may hold the key: wait for it. */
+  /** True if another caller may hold the key: the contender waits for it. */
   readonly contended: boolean;
-  /** For those that mint fences. */
+  /** True if contenders that can mint fences do so. */
   readonly fencing: boolean;
 }
 
@@ -51,7 +51,7 @@ export interface Contender {
 
 /** The permits of every semaphore here. */
 export const permits = 8;
-/** With 1,000 waiters some of them take very long. */
+/** The longest wait: with 1,000 waiters some of them take very long. */
 const waitMs = 60_000;
 
 const nothing = async (): Promise<void> => {};
@@ -283,7 +283,7 @@ export const contenders: Readonly<Record<string, Contender>> = {
   'redis-exp-lock, shared memory': withoutRedis('..', ({ sharedMemoryStore }) => sharedMemoryStore('bench')),
 };
 
-/** As built, and as everybody gets it, file by file: a path that is put together keeps it out of the bundle of a round. */
+/** The library as built and published, file by file: a path that is put together keeps it out of the bundle of a round. */
 export const lib = join(__dirname, '../lib/index');
 
 type Library = typeof import('../src/index');

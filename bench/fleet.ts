@@ -24,7 +24,7 @@ export interface FleetSeen {
   readonly server?: { readonly window: Window; readonly figures: ServerFigures; readonly pingMs: number };
   /** The turns of each loop. */
   readonly loops: readonly { readonly turns: readonly FleetTurn[]; readonly pending: readonly number[] }[];
-  /** From the first question of all until each loop had its first turn. */
+  /** The time from the first acquire of any loop until each loop had its first turn. */
   readonly servedMs: number;
   /** The CPU time of this process within the window. */
   readonly cpuMs: number;
@@ -49,13 +49,13 @@ const pingEveryMs = 10;
 /** Windows of several processes differ by less. */
 const marginMs = 500;
 
-/** Those that have loops, and the observer. */
+/** The number of processes: those that have loops, and the observer. */
 export const fleetProcesses = (connections: number): number =>
   Math.min(maxProcesses, Math.ceil(connections / perProcess)) + 1;
 
 /** Loops that have had no turn by then do not delay the round: `servedMs` is at least this. */
 const maxFirstMs = 30_000;
-/** After each loop has had its first turn. */
+/** The time between the first turn of the last loop and the window. */
 const warmUpMs = 1000;
 
 const now = (): number => Number(process.hrtime.bigint()) / 1e6;

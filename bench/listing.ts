@@ -74,7 +74,7 @@ async function nothing(): Promise<{ lines: number; cpu: string }> {
 
 interface Usage {
   readonly calls: ReadonlyMap<string, number>;
-  /** That commands took; those within scripts count with their scripts. */
+  /** The time that commands took; those within scripts count with their scripts. */
   readonly micros: number;
   readonly cpu: number;
 }

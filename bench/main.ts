@@ -77,7 +77,7 @@ async function run(scenario: Scenario, server: RedisServer, execPath: string): P
   };
 }
 
-/** After each scenario, so that a run that is cut short has not been for nothing. */
+/** Writes the figures after each scenario, so that a run that is cut short keeps those that it has. */
 async function keep(scenario: Scenario, measured: readonly MeasuredScenario[]): Promise<void> {
   const old: Book = existsSync(figures) ? JSON.parse(readFileSync(figures, 'utf8')) : {};
   const book = { ...old, [scenario.name]: measured };

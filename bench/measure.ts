@@ -27,13 +27,13 @@ export interface Row {
   readonly job: Job;
   /** Default true. */
   readonly fencing?: boolean;
-  /** How many servers its contender is given at once; default 1. */
+  /** The number of servers that the contender is given at once; default 1. */
   readonly nodes?: number;
-  /** Which server it is given, where it is one; default 0, the first. */
+  /** The index of the server, if the contender is given one; default 0. */
   readonly node?: number;
-  /** How much later answers arrive. */
+  /** The delay of each answer. */
   readonly farMs?: number;
-  /** It asks for more than a process should: to break down is a figure of its own. */
+  /** True if the row asks for more than a process should: to break down is a figure of its own. */
   readonly mayFail?: boolean;
   /** The last of its servers is stopped as soon as everybody is connected. */
   readonly stops?: boolean;
@@ -93,7 +93,7 @@ export interface MeasuredRow {
   readonly contender: string;
   readonly setting: Setting;
   readonly rounds: readonly Figures[];
-  /** Its commands were counted with some that its scripts may have called. */
+  /** True if the row's commands were counted with some that its scripts may have called. */
   readonly atMost: boolean;
   /** Why a peer has no (more) rounds: it did not come to an end. */
   readonly failed?: string;

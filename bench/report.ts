@@ -15,7 +15,7 @@ export interface MeasuredScenario {
   readonly rows: readonly MeasuredRow[];
 }
 
-/** On each Node, the one whose figures come first in front. */
+/** The figures by Node, beginning with the Node whose figures are shown first. */
 export type Book = Readonly<Record<string, readonly MeasuredScenario[]>>;
 
 export function report(scenarios: readonly Scenario[], book: Book): string {

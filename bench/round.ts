@@ -15,7 +15,7 @@ import { type Trial, type TrialSeen, tried } from './trials';
 export type Job =
   /** `inFlight` loops, each with a key of its own. */
   | { readonly kind: 'pairs'; readonly inFlight: number }
-  /** So many callers want one key at once, and each takes it once; then the next burst. `most` may hold it together; default 1. */
+  /** `waiters` callers want one key at once, and each takes it once; then the next burst. `most` may hold it together; default 1. */
   | { readonly kind: 'burst'; readonly waiters: number; readonly holdMs: number; readonly most?: number }
   /**
    * `waiters` loops in each process, all on one key. `probed`: measures PUBLISH → message beside it. `readers`: those loops
@@ -29,9 +29,9 @@ export type Job =
       readonly probed?: boolean;
       readonly readers?: boolean;
     }
-  /** So many callers in each process want one cached value at once; then the next one. */
+  /** `callers` callers in each process want one cached value at once; then the next value. */
   | { readonly kind: 'cached'; readonly processes: number; readonly callers: number; readonly loadMs: number }
-  /** As many loops on one key, each with a connection and a factory of its own; the first process only observes. */
+  /** `connections` loops on one key, each with a connection and a factory of its own; the first process only observes. */
   | {
       readonly kind: 'fleet';
       readonly processes: number;
@@ -39,7 +39,7 @@ export type Job =
       readonly holdMs: number;
       readonly lock: FleetLock;
     }
-  /** So many locks taken and held. */
+  /** `locks` locks are taken and held. */
   | { readonly kind: 'memory'; readonly locks: number }
   | { readonly kind: 'trial'; readonly trial: Trial };
 
@@ -47,7 +47,7 @@ export type JobOf<Kind extends Job['kind']> = Extract<Job, { readonly kind: Kind
 type Admin = RedisClientType;
 
 export interface RoundSpec {
-  /** Where commands are counted. */
+  /** The server at which commands are counted. */
   readonly url: string;
   /** The servers that the contender uses. */
   readonly urls: readonly string[];
@@ -55,7 +55,7 @@ export interface RoundSpec {
   readonly setting: Setting;
   readonly fencing: boolean;
   readonly job: Job;
-  /** Which of the job's processes this is. */
+  /** The number of this process among those of the job. */
   readonly index: number;
   readonly ms: number;
   readonly warmUpMs: number;
@@ -93,7 +93,7 @@ export interface SteadySeen {
   readonly turns: readonly Turn[];
   /** When the callers that still wait asked. */
   readonly pending: readonly number[];
-  /** Those of them that want to write, where others read. */
+  /** The pending callers that want to write, if others read. */
   readonly pendingWriters: readonly number[];
   /** [when, ms] of PUBLISH → message from the process before this one. */
   readonly probes: readonly (readonly [at: number, ms: number])[];
@@ -104,7 +104,7 @@ export interface CachedSeen {
   readonly loads: number;
   readonly values: number;
   readonly callers: number;
-  /** From a caller's call to its answer. */
+  /** The longest time from a caller's call to its answer. */
   readonly longestMs: number;
   readonly cpuMs: number;
   readonly calls: Calls;
@@ -288,12 +288,12 @@ async function work(admin: Admin): Promise<{ cpuMs: number; executed: number }> 
   return { cpuMs, executed: field('total_commands_processed') };
 }
 
-/** All callers go on until this process is ended, so that the window sees a steady load, neither growing nor shrinking. */
+/** Lets all callers go on until this process is ended, so that the window sees a steady load, neither growing nor shrinking. */
 async function steady(spec: RoundSpec, job: JobOf<'steady'>, locks: Locks, admin: Admin): Promise<SteadySeen> {
   const turns: Turn[] = [];
   const pending = new Map<number, number>();
   const { readers = false, waiters, processes } = job;
-  /** Behind all readers. */
+  /** The index of the writer, after those of all readers. */
   const writer = processes * waiters;
   const loop = async (waiter: number): Promise<never> => {
     const shared = readers && waiter !== writer;
@@ -350,7 +350,7 @@ async function probe({ url, index }: RoundSpec, processes: number): Promise<(rea
   return heard;
 }
 
-/** All processes begin with each value at the same moment of the machine's clock. */
+/** Loads each value in all processes at the same moment of the machine's clock. */
 async function cached(
   spec: RoundSpec,
   { callers, loadMs }: JobOf<'cached'>,

@@ -15,11 +15,11 @@ export interface Scenario {
   readonly rows: readonly Row[];
   /** The first one is drawn, with its spread. */
   readonly columns: readonly Metric[];
-  /** More of the first columns are drawn; default 1. */
+  /** The number of columns that are drawn, from the first on; default 1. */
   readonly drawn?: number;
   /** The row that the ratios of the first column refer to; default: none. */
   readonly floor?: (row: MeasuredRow) => string;
-  /** Fewer rounds, longer by this. */
+  /** The factor by which there are fewer and longer rounds. */
   readonly heavy?: number;
   /** The largest number of rounds, for figures that hardly differ from round to round. */
   readonly rounds?: number;
@@ -75,9 +75,9 @@ const steadyMs = 6000;
 const inMemory = 'redis-exp-lock, memory';
 const runExclusive = 'async-mutex, runExclusive';
 const inSharedMemory = 'redis-exp-lock, shared memory';
-/** Those of the shims have a scenario of their own. */
+/** The peers; those of the shims have a scenario of their own. */
 const peers = Object.keys(contenders).filter((name) => contenders[name]!.peer && !name.endsWith(': peer'));
-/** One after the other, each beside this on the same client. */
+/** Peers that run one after the other, each beside our contender on the same client. */
 const besides: readonly (readonly [ours: string, other: string])[] = [
   ['redis-exp-lock', 'raw node-redis'],
   ['redis-exp-lock, ioredis', 'raw ioredis'],
@@ -111,7 +111,7 @@ const crowds = [10, 100, 1000];
 const inCrowd = (contender: string, count: number): string => `${contender}, ${count} waiters`;
 
 const sizes = [2, 10, 20, 200, 600, 1000];
-/** Where it is compared with other builds and kinds of locks. */
+/** The sizes at which the library is compared with other builds and kinds of locks. */
 const someSizes = [10, 200, 1000];
 const kinds: Readonly<Record<string, { readonly contender: string; readonly lock: FleetLock }>> = {
   mutex: { contender: we, lock: 'mutex' },
@@ -122,7 +122,7 @@ const kinds: Readonly<Record<string, { readonly contender: string; readonly lock
 const isPresent = ({ contender }: MeasuredRow): boolean => contender !== 'the build before';
 const inFleet = (kind: string, count: number): string => `${kind}, ${count} connections`;
 
-/** One key, and as many connections that want it, again and again. */
+/** A scenario with one key, which all connections want again and again. */
 function fleet(name: string, holdMs: number, goals: (seen: Seen) => readonly Goal[]): Scenario {
   const hold = holdMs === 0 ? 'given back at once' : `held for ${holdMs} ms`;
   return {

@@ -45,7 +45,7 @@ function semaphore(name: string, ...more: number[]): Make {
 interface Program {
   readonly package: 'redlock' | 'redis-semaphore';
   readonly make: Make;
-  /** So many hold it together; absent: it is not measured where others want it, too. */
+  /** The number of callers that may hold it together; absent: it is not measured with contention. */
   readonly most?: number;
 }
 

@@ -10,49 +10,49 @@ import { keys, replicated, waits } from './overload';
 import { copyWithoutEvents } from './without-events';
 
 export type Trial =
-  /** So many pairs, the first ones of their process. */
+  /** `pairs` pairs, the first ones of their process. */
   | { readonly kind: 'first'; readonly pairs: number }
-  /** So many keys, each acquired and released once: what Redis keeps. */
+  /** `keys` keys, each acquired and released once: what Redis keeps. */
   | { readonly kind: 'used-once'; readonly keys: number }
-  /** So many held locks that are renewed together: for how long the event loop is blocked. */
+  /** `locks` held locks that are renewed together: the time for which the event loop is blocked. */
   | { readonly kind: 'renewals'; readonly locks: number }
-  /** So many queues, of one waiter each, behind holders that stay. */
+  /** `queues` queues, of one waiter each, behind holders that stay. */
   | { readonly kind: 'at-rest'; readonly queues: number }
-  /** So many readers and writers by turns behind a writer, all let in: how long that and others take. */
+  /** `waiters` readers and writers by turns behind a writer, all let in: the time that they and others take. */
   | { readonly kind: 'crowd'; readonly waiters: number }
-  /** So many pairs with events, with listeners to all of them, and of a copy without, in turn. */
+  /** `pairs` pairs with events, with listeners to all of them, and of a copy without, in turn. */
   | { readonly kind: 'events'; readonly pairs: number; readonly turns: number }
-  /** So many pairs by turns on five servers, on five of which one is stopped, and on each alone; and in flight on three, and on one. */
+  /** `pairs` pairs by turns on five servers, on five of which one is stopped, and on each alone; and in flight on three, and on one. */
   | { readonly kind: 'quorum'; readonly pairs: number; readonly inFlight: number; readonly turns: number }
-  /** So many pairs of this contender and of its peer, by turns in one process. */
+  /** `pairs` pairs of this contender and of its peer, by turns in one process. */
   | {
       readonly kind: 'beside';
       readonly peer: string;
       readonly pairs: number;
       readonly turns: number;
-      /** So many at once, each with a key of its own; default 1. */
+      /** The number of pairs at once, each with a key of its own; default 1. */
       readonly inFlight?: number;
     }
-  /** So many callers want one key in one tick. */
+  /** `callers` callers want one key in one tick. */
   | { readonly kind: 'waits'; readonly callers: number }
-  /** So many keys, taken in one tick and held beyond their lifetime. */
+  /** `locks` keys, taken in one tick and held beyond their lifetime. */
   | { readonly kind: 'keys'; readonly locks: number; readonly lifetimeMs: number }
-  /** So many keys, taken in one tick, each with this many of two replicas. */
+  /** `locks` keys, taken in one tick, each confirmed by `minReplicas` of two replicas. */
   | { readonly kind: 'replicated'; readonly locks: number; readonly minReplicas: number }
   /** One leader resigns, the other candidate is elected; beside it PUBLISH → message, there and back. */
   | { readonly kind: 'election' };
 
-/** Its figures, and how often somebody else held the lock too. */
+/** The figures of a trial, and the number of times that two callers held the lock at once. */
 export type TrialSeen = Figures & { readonly violations?: number };
 
 /** The servers and helpers that a trial works with. */
 export interface Ground {
   readonly url: string;
-  /** As many contenders as are wanted, each on a connection of its own; this row's, or the one that is named. */
+  /** Makes contenders, each on a connection of its own: this row's, or the one that is named. */
   locks(contender?: string): Promise<Locks>;
   /** Connections of node-redis. */
   connect(): Promise<any>;
-  /** One to each server that it was given, made before the last one was stopped. */
+  /** A connection to each server of the trial, made before the last server was stopped. */
   readonly nodes: readonly any[];
   readonly lib: typeof import('../src/index');
   readonly ms: number;

@@ -37,7 +37,7 @@ const verbs = {
       }).catch(reject);
     }),
   finish: () => finish(),
-  /** So many callers at once, each holding for a millisecond. */
+  /** Lets `size` callers take the lock at once, each holding it for a millisecond. */
   async crowd({ key, size }) {
     const turns = [];
     const start = now();

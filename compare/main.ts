@@ -71,7 +71,7 @@ async function main(): Promise<void> {
 
 const target = join(root, 'proof', 'compare.json');
 
-/** Some cells anew; titles and settings are those of now. */
+/** Replaces some cells of an earlier comparison; titles and settings are the present ones. */
 function joined(old: Comparison, some: Comparison): Comparison {
   const outcomes = Object.fromEntries(
     Object.entries(old.outcomes).map(([fault, row]) => [fault, { ...row, ...some.outcomes[fault] }]),

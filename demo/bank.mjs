@@ -24,7 +24,7 @@ export class Bank {
     return this.#vault.balances(this.#accounts);
   }
 
-  /** Read, think, write. Resolves what was read and what was made of it, for the ledger. */
+  /** Reads, thinks, writes. Resolves with the balance that was read and the one that was written, for the ledger. */
   async transfer(fence) {
     const [from, to] = this.#twoAccounts();
     const amount = 1 + below(50);

@@ -1,7 +1,7 @@
 // The proof that the records of a phase give. Nothing is estimated: every write carries the version of the account it had read
 // and the version it made, and every transfer how many had been written when it read, and its own place among them.
 
-/** Says what happened to the money, to the updates and to the fences. */
+/** Reports the fate of the money, of the updates and of the fences. */
 export function audit({ transfers, before, after, seconds }) {
   const updates = before.map(() => new Map()); // by account, then by the version made
   for (const update of transfers.flatMap((transfer) => transfer.updates)) {
@@ -65,7 +65,7 @@ export function auditHolds(transfers) {
 const bounds = [1, 5, 10, 50, 100, 500, 1000, 5000, Number.POSITIVE_INFINITY];
 const longestBar = 16;
 
-/** How many of these times (ms) are up to each bound and above the one before, with a bar for each; empty bounds at both ends are left out. */
+/** Counts the times (ms) up to each bound and above the one before, with a bar for each; empty bounds at both ends are left out. */
 export function histogram(times) {
   const rows = bounds.map((most, index) => {
     const above = bounds[index - 1] ?? 0;

@@ -77,7 +77,7 @@ async function story() {
   return code;
 }
 
-/** How to see the locks; in a terminal with the page, there is something to see until Ctrl-C. */
+/** Prints how to see the locks; in a terminal with the page, there is something to see until Ctrl-C. */
 async function keepWatching(team) {
   if (!options.page) {
     say(
@@ -212,7 +212,7 @@ function tellVerdict({ without, locked }) {
   return 0;
 }
 
-/** How many scripts the server has run so far. Reading and writing balances needs none, so all are the lock's. */
+/** The number of scripts that the server has run so far. Reading and writing balances needs none, so all are the lock's. */
 async function scriptCalls(client) {
   const calls = (await client.info('commandstats')).matchAll(/^cmdstat_(?:evalsha|eval):calls=(\d+)/gm);
   return total([...calls].map(([, count]) => Number(count)));
@@ -232,7 +232,7 @@ function interrupted() {
   return state;
 }
 
-/** One that cannot be ended must not keep the others from it. */
+/** Ends one part of the demo. A part that cannot be ended must not keep the others from their ends. */
 async function endOne(end) {
   try {
     await end();

@@ -26,7 +26,7 @@ async function listen(server, port) {
   await once(server, 'listening');
 }
 
-/** In the browser of this machine, if it has one. */
+/** Opens the page in the browser of this machine, if there is one. */
 function show(url) {
   const opener = spawn(OPENERS[process.platform] ?? 'xdg-open', [url], { stdio: 'ignore', detached: true });
   opener.on('error', () => {});

@@ -39,7 +39,7 @@ export function finishLine() {
   isLineOpen = false;
 }
 
-/** One phase's line: rewritten in place on a TTY; else written about once a second. */
+/** The line of one phase: rewritten in place on a TTY, otherwise written about once a second. */
 export class Progress {
   #label;
   #seconds;

@@ -33,7 +33,7 @@ export class Team {
     await this.#order(setup, 'ready');
   }
 
-  /** All work at the same time. Resolves all their transfers, each with the worker's number, and how long each acquire waited. */
+  /** Lets all workers work at the same time. Resolves with their transfers, each with the worker's number, and how long each acquire waited. */
   async work(how, ms) {
     this.#done.fill(0);
     const until = performance.timeOrigin + performance.now() + ms;
@@ -44,7 +44,7 @@ export class Team {
     };
   }
 
-  /** How many transfers were made so far, by what was last heard. */
+  /** The number of transfers so far, by the last reports. */
   get done() {
     return this.#done.reduce((sum, one) => sum + one, 0);
   }

@@ -4,7 +4,7 @@ import { createClient } from 'redis';
 import redisExpLock from '../src/index'; // in your program: from 'redis-exp-lock'
 
 export interface Place {
-  /** For the option `redis`. */
+  /** The value of the option `redis`. */
   readonly redis: redisExpLock.RedisLike;
   /** The client, where there is a Redis. */
   readonly client: Client | undefined;

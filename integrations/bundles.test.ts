@@ -43,7 +43,7 @@ interface Job {
   readonly minify: boolean;
 }
 
-/** Each bundler, by its own words; resolves with its warnings. */
+/** The bundlers, each called in its own way; each call resolves with its warnings. */
 const bundlers: Record<string, (job: Job) => Promise<string[]>> = {
   async esbuild({ entry, outfile, minify }) {
     const options = { bundle: true, platform: 'node', format: 'cjs', logLevel: 'silent' } as const;
@@ -88,7 +88,7 @@ const bundlers: Record<string, (job: Job) => Promise<string[]>> = {
 describe('a bundle of the packed library', function () {
   this.timeout(120_000);
   let project: Project;
-  /** Where no package can be found: a bundle has all that it needs. */
+  /** A folder in which no package can be found: a bundle has all that it needs. */
   let elsewhere: string;
 
   before(async () => {

@@ -26,7 +26,7 @@ function write(proof) {
   writeFileSync(target, `${JSON.stringify(proof, null, 2)}\n`);
 }
 
-/** In the order of the list, each with its last figures, and its survivors with their reasons. */
+/** The files in the order of the list, each with its last figures, and its survivors with their reasons. */
 function joined(old, fresh) {
   const ran = new Map([...old, ...fresh].filter(({ notRun }) => !notRun).map((each) => [each.file, each]));
   return stryker.files.map((file) => {

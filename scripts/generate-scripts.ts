@@ -17,14 +17,14 @@ interface Parameter {
 }
 
 interface Source {
-  /** As in the code: camelCase of the file's name. */
+  /** The name in the code: camelCase of the file's name. */
   name: string;
   summary: string;
   keys: Parameter[];
   args: Parameter[];
   reply: string;
   body: string;
-  /** It is only ever sent as a part of another script. */
+  /** True if the text is only ever sent as a part of another script. */
   within: boolean;
 }
 

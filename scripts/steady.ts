@@ -36,7 +36,7 @@ interface Run {
 interface Row {
   readonly test: string;
   readonly file: string;
-  /** In how many runs it failed. */
+  /** The number of runs in which the test failed. */
   failed: number;
   maxMs: number;
   said?: string;

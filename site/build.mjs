@@ -59,7 +59,7 @@ function copyDeclarations() {
   }
 }
 
-/** Each type a link; those of the main entry from the other entries too. */
+/** Makes each type a link, to the main entry from the other entries too. */
 function links(types) {
   const link = (name) =>
     /^(?:Lock|TooMany|Already|NotAcquired)/.test(name) ? `redis-exp-lock!${name} | ${name}` : name;

@@ -11,13 +11,13 @@ const lifetime = 2500;
 const workMs = 800;
 /** Past the lifetime, and past the work of the two others. */
 const pauseMs = 4500;
-/** From one worker's call to the next one's. */
+/** The time between one worker's call and the next worker's. */
 const apartMs = 150;
 
 export interface Happening {
   readonly worker: Worker;
   readonly kind: 'waits' | 'granted' | 'paused' | 'lost' | 'resumed' | WriteOutcome | 'released' | 'expired';
-  /** From the begin of the round. */
+  /** The time since the beginning of the round. */
   readonly atMs: number;
   /** The worker's; 0 before its grant. */
   readonly fence: number;
