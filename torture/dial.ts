@@ -42,7 +42,7 @@ function nodeRedisCluster(ports: readonly number[]): Promise<Dialled> {
   return connected(require('redis').createCluster({ rootNodes }));
 }
 
-/** Without the clients' own packages in the start of a process that needs none. */
+/** Connects without the clients' own packages in the start of a process that needs none. */
 async function connected(client: any): Promise<Dialled> {
   client.on('error', () => {});
   await client.connect();
@@ -66,7 +66,7 @@ function ioredisCluster(ports: readonly number[]): Promise<Dialled> {
   return ready(new Cluster(nodes, { lazyConnect: true, clusterRetryStrategy: () => redialMs }));
 }
 
-/** Its `connect` rejects when its first connection is cut, and it goes on connecting. */
+/** Connects a client whose `connect` rejects when its first connection is cut, while it goes on connecting. */
 async function ready(client: any): Promise<Dialled> {
   client.on('error', () => {});
   client.connect().catch(() => {});

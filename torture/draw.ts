@@ -1,4 +1,4 @@
-/** One of these, by its weight. */
+/** Draws one of these, by its weight. */
 export function draw<T extends { readonly weight: number }>(from: readonly T[], random: () => number): T {
   let left = random() * from.reduce((sum, { weight }) => sum + weight, 0);
   for (const each of from) {

@@ -33,9 +33,9 @@ export type Event =
       group: string;
       permits: number;
     }
-  /** It is still valid, until `until`; 0: no longer. */
+  /** The lock is still valid, until `until`; 0: no longer. */
   | { e: 'check'; t: number; id: string; until: number }
-  /** It is about to release it. */
+  /** The process is about to release the lock. */
   | { e: 'end'; t: number; id: string }
   | { e: 'lost'; t: number; id: string; reason: string }
   /** The call, and all that was done under it, has settled. */
@@ -92,11 +92,11 @@ export interface Hold {
   readonly group: string;
   readonly permits: number;
   readonly fence: number;
-  /** It was a writer before. */
+  /** True if the holder was a writer before. */
   readonly downgraded: boolean;
   readonly fromMs: number;
   untilMs: number;
-  /** By then it was certainly over; between the two it is unknown. */
+  /** The time by which the lock was certainly over; between the two times it is unknown. */
   overMs: number;
 }
 
@@ -125,7 +125,7 @@ interface Open {
   seenMs: number;
 }
 
-/** Which locks were held, according to the events. */
+/** The locks that were held, according to the events. */
 export function accountOf(events: readonly Written[]): Account {
   const holds: Hold[] = [];
   const operations = new Map<string, Operation>();

@@ -300,7 +300,7 @@ export class Jobs {
     await sleep(20);
   }
 
-  /** One candidate in each process, beside its callers. */
+  /** Runs one candidate in each process, beside its callers. */
   async #lead(job: string): Promise<void> {
     if (this.#leading !== undefined) return;
     const lead = async (): Promise<void> => {

@@ -6,7 +6,7 @@ import type { Member } from './team';
 
 const maxLifetimeMs = 900;
 
-/** By what a key ends with, how long it may still be there. */
+/** The time for which a key may still be there, by the end of its name. */
 const longestMs: readonly [RegExp, number][] = [
   [/:queue\.?$/, 10_000],
   [/:limit\.?$/, 3_700_000],

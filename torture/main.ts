@@ -101,7 +101,7 @@ function read(words: string[]): Arguments {
   };
 }
 
-/** All that can be had here, or those that are named. */
+/** The stores that can be had here, or those that are named. */
 function storesOf(named: string | undefined): readonly StoreName[] {
   const wanted = named?.split(',') ?? stores;
   const unknown = wanted.find((name) => !stores.includes(name as StoreName));

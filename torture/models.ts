@@ -138,13 +138,13 @@ export function settles(operations: readonly Operation[], world: World): Violati
 export interface World {
   /** Answers that are allowed. */
   readonly outcomes: RegExp;
-  /** For a machine that is busy. */
+  /** The tolerance for a machine that is busy. */
   readonly slackMs: number;
   /** When the process wrote its last word; undefined: it was killed. */
   endOf(p: string): number | undefined;
-  /** It ended in order, and so leaves nothing open. */
+  /** True if the process ended in order, and so leaves nothing open. */
   isFinished(p: string): boolean;
-  /** For how long of that time the process, or what all of them need, was paused. */
+  /** The part of that time in which the process, or what all of them need, was paused. */
   pausedMs(fromMs: number, toMs: number, p?: string): number;
 }
 
@@ -235,7 +235,7 @@ export function cached(events: readonly Written[], operations: readonly Operatio
   return violations;
 }
 
-/** Without those that a failover explains: one of the two was granted before it, and the other after it began. */
+/** The violations without those that a failover explains: one of the two was granted before it, and the other after it began. */
 export function promised(violations: readonly Violation[], failovers: readonly Failover[]): Violation[] {
   return violations.filter(({ fromMs, toMs }) => !failovers.some((each) => each.fromMs < toMs && each.toMs > fromMs));
 }
@@ -250,7 +250,7 @@ function byKey(holds: readonly Hold[]): Iterable<Hold[]> {
   return keys.values();
 }
 
-/** In the order in which they began, without those that were never certainly valid. */
+/** The holds in the order in which they began, without those that were never certainly valid. */
 function sorted(holds: readonly Hold[]): Hold[] {
   return holds.filter(({ fromMs, untilMs }) => untilMs > fromMs).sort((a, b) => a.fromMs - b.fromMs);
 }

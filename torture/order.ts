@@ -1,6 +1,6 @@
 /** The orders of a round to its processes: one at their start, and later messages. */
 
-/** Where the locks live, as a process that uses them sees it. */
+/** The place of the locks, as a process that uses them sees it. */
 export type Address =
   | { readonly kind: 'redis'; readonly url: string }
   | { readonly kind: 'quorum'; readonly urls: readonly string[] }
@@ -14,9 +14,9 @@ export interface Order {
   readonly number: number;
   readonly seed: number;
   readonly address: Address;
-  /** Its diary. */
+  /** The file of the diary. */
   readonly diary: string;
-  /** How many callers it has. */
+  /** The number of callers in the process. */
   readonly callers: number;
 }
 

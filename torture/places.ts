@@ -1,4 +1,4 @@
-/** Where locks live, with what can happen to each such place, and what may be left there. */
+/** The places where locks live, with what can happen to each, and what may be left there. */
 import { randomUUID } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -29,7 +29,7 @@ export interface Place {
   readonly address: Address;
   readonly execPath?: string | undefined;
   readonly faults: readonly Fault[];
-  /** After which exclusion is not promised for what was granted before. */
+  /** The failovers, after which exclusion is not promised for earlier grants. */
   readonly failovers: readonly Failover[];
   /** Begins the faults that go on until `heal`. */
   disturb(random: () => number): void;

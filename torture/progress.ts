@@ -1,4 +1,4 @@
-/** One line that moves on a terminal; in a pipe a line for each round. */
+/** A line that moves on a terminal; in a pipe a line for each round. */
 import type { RoundReport } from './round';
 
 export class Progress {

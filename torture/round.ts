@@ -22,7 +22,7 @@ export interface RoundOptions {
   readonly seed: number;
   readonly processes: number;
   readonly callers: number;
-  /** How long things go wrong, and how long they then do not. */
+  /** The time with faults, and the time without them. */
   readonly faultsMs: number;
   readonly calmMs: number;
   /** Called with each fault. */

@@ -12,7 +12,7 @@ export interface Member {
   readonly name: string;
   readonly diary: string;
   readonly child: NodeChild;
-  /** How it ended. */
+  /** The way in which the process ended. */
   end: 'killed' | 'finished' | 'hangs' | undefined;
   readonly stops: { fromMs: number; toMs: number }[];
 }
@@ -21,13 +21,13 @@ export interface TeamOptions {
   readonly address: Address;
   readonly size: number;
   readonly callers: number;
-  /** Where diaries go. */
+  /** The folder of the diaries. */
   readonly folder: string;
   readonly random: () => number;
   readonly execPath?: string | undefined;
 }
 
-/** For the last calls, and what `close` waits for. */
+/** The time for the last calls, and for what `close` waits for. */
 const finishMs = 30_000;
 
 export class Team {
@@ -38,7 +38,7 @@ export class Team {
     this.#options = options;
   }
 
-  /** Those that were not killed. */
+  /** The members that were not killed. */
   get alive(): readonly Member[] {
     return this.members.filter(({ end }) => end === undefined);
   }
@@ -67,7 +67,7 @@ export class Team {
     member.child.send(message);
   }
 
-  /** Each ends what it is doing, closes, and exits by itself. */
+  /** Lets each process end what it is doing, close, and exit by itself. */
   async finish(): Promise<void> {
     await Promise.all(
       this.alive.map(async (member) => {

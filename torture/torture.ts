@@ -38,7 +38,7 @@ export interface Figures {
   readonly notRun: number;
 }
 
-/** As many in a row are an error. */
+/** The number of rounds in a row that may fail to run before that is an error. */
 const maxNotRun = 3;
 
 export async function torture(options: TortureOptions): Promise<Figures> {

@@ -18,7 +18,7 @@ export interface StoredString {
 
 export interface StoredSet {
   readonly type: 'zset';
-  /** Each member with its score, in order. */
+  /** The members with their scores, in order. */
   readonly members: readonly (readonly [member: string, score: Value])[];
   readonly ttl: number | null;
 }
@@ -93,7 +93,7 @@ export interface Vector {
   readonly call: Call;
   readonly reply: Reply;
   readonly after: State;
-  /** Each message with its channel, in order. */
+  /** The messages with their channels, in order. */
   readonly messages: readonly (readonly [channel: string, text: string])[];
 }
 
