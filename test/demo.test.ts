@@ -221,7 +221,7 @@ interface Demo {
   readonly pid: number;
   /** The output so far, of both channels. */
   output(): string;
-  /** Its exit code. */
+  /** Ends the demo. @returns Its exit code. */
   end(): Promise<number | null>;
 }
 

@@ -22,7 +22,7 @@ const scratch = join(root, 'test', '.docs');
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 
 interface Page {
-  /** From the root, such as `docs/safety.md`. */
+  /** The path from the root, such as `docs/safety.md`. */
   readonly file: string;
   readonly text: string;
 }
@@ -280,7 +280,7 @@ async function compileUnderNodeNext(programs: readonly string[]): Promise<void> 
 /** By itself: nothing that a block closed keeps it alive. A block that failed has closed nothing. */
 const leave = 'if (!allDone) process.exit(1);';
 
-/** One that makes its own client is a program; any other block is a part of one. */
+/** True if the block is a program: it makes its own client. Any other block is a part of a program. */
 function isWhole(text: string): boolean {
   return /createClient\(|from '(?:ioredis|@upstash\/redis\/cloudflare)'/.test(text);
 }
@@ -459,7 +459,7 @@ function isShipped(file: string): boolean {
   return ['README.md', 'LICENSE', ...files].some(isIn);
 }
 
-/** As GitHub and npm make them. */
+/** The anchors that GitHub and npm make. */
 function anchorsOf(text: string): string[] {
   const headings = text.replace(/^```.*?^```$/gms, '').matchAll(/^#+ (.*)$/gm);
   return Array.from(headings, ([, heading]) =>

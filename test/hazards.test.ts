@@ -8,7 +8,7 @@ const root = join(__dirname, '..');
 const page = join(root, 'docs', 'hazards.md');
 const none = '–';
 
-/** How often each number is named, by test file. */
+/** The number of times that each hazard is named, by test file. */
 const named = new Map<string, Map<string, number>>();
 for (const file of readdirSync(__dirname, { recursive: true, encoding: 'utf8' }).sort()) {
   if (!file.endsWith('.test.ts') || file === 'hazards.test.ts') continue;

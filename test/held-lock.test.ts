@@ -89,7 +89,7 @@ describe('a held lock', () => {
   }
 
   const turn = (): Promise<unknown> => new Promise((resolve) => setImmediate(resolve));
-  /** So much later; what is due has run, and been answered. */
+  /** Moves the clock on by `ms`. What is due then has run and been answered. */
   async function pass(ms: number): Promise<void> {
     const untilMs = performance.now() + ms;
     do {

@@ -8,7 +8,7 @@ import redisExpLock from '../src/index';
 const root = join(__dirname, '..');
 const contract = (name: string): string => `test/contract/${name}.test.ts`;
 
-/** By the words that a line begins with. */
+/** The evidence for each line, by the words that the line begins with. */
 const evidence: readonly (readonly [line: string, file: string, title: string])[] = [
   ['`withLock = redisExpLock(', 'test/package/package.test.ts', 'is one library: what require gives, import gives'],
   ['`withLock.run(', contract('run'), 'the lock is held past its lifetime while the function runs'],

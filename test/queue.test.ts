@@ -24,7 +24,7 @@ const provisionalMs = 2000;
 
 interface Request {
   readonly entry: OwnEntry;
-  /** As it was when it was sent. */
+  /** The nonce at the time of sending. */
   readonly nonce: string;
   readonly fences: number;
   readonly ticket: number;
@@ -490,7 +490,7 @@ describe('the queue of one process', () => {
       }
     });
 
-    /** How often the lock is handed off from `holder` on, to those that wait and then to others, before Redis is asked. */
+    /** Hands the lock off from `holder` on, to those that wait and then to others, until Redis is asked. @returns The number of hand-offs. */
     const handOffs = (holder: Caller, waiting: Caller[] = []): { count: number; holder: Caller } => {
       let count = 0;
       let current = holder;

@@ -23,7 +23,7 @@ class Scene {
     this.readers = new Readers(terms, store as unknown as Store);
   }
 
-  /** To hold it takes each of them `eachMs`. */
+  /** Lets a reader join, whose grant takes `eachMs`. */
   join(eachMs = 0): void {
     const granted = (grant: Granted): SharingHolder => {
       this.nowMs += eachMs;
@@ -41,7 +41,7 @@ class Scene {
     this.readers.take({ token: 'first', fence: 7, sent } satisfies Grant, {}, fetch);
   }
 
-  /** Read after a wait. */
+  /** Grants the group its member after a wait. */
   waitAndRead(): void {
     this.join();
     this.readers.troubled(undefined);

@@ -90,7 +90,7 @@ describe('the renewal of a held lock', () => {
   const isOn = (one: Keeper): boolean => one.reasonOfEnd() !== 'expired';
   const hasFailed = (one: Keeper): boolean => one.reasonOfEnd() === 'unreachable';
 
-  /** So much later; what is due has run, and been answered. */
+  /** Moves the clock on by `ms`. What is due then has run and been answered. */
   async function pass(ms: number): Promise<void> {
     const untilMs = performance.now() + ms;
     while (performance.now() < untilMs) {

@@ -34,7 +34,7 @@ const rules: Readonly<Record<string, Rule>> = {
   },
 };
 
-/** Those that own time: no machine makes it pass. */
+/** The tests that own time: no machine makes them pass. */
 const onFakeClocks =
   /^(?:simulation|runtimes)\/|^(?:acquire|acquire-shared|attempts|held-lock|last-options|queue|renewal|steadiness)\.test\.ts$/;
 const files = readdirSync(__dirname, { recursive: true, encoding: 'utf8' }).filter(

@@ -36,7 +36,7 @@ const unfinished = {
   longClasses: [],
 };
 
-/** Their paths below src/. */
+/** The paths of all files below src/. */
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' })
   .filter((file) => /\.m?ts$/.test(file))
   .map((file) => file.replaceAll('\\', '/'))

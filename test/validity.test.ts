@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { Validity, validFrom } from '../src/hold/validity';
 import type { Clock } from '../src/store/contract';
 
-/** By which one clock may be behind the other. */
+/** The difference by which one clock may be behind the other. */
 const clockStepMs = 2;
 /** Both clocks at once: the wall clock began 5,000 ms earlier. */
 const at = (ms: number) => ({ monoMs: ms, wallMs: ms + 5_000 });

@@ -1,4 +1,4 @@
-/** How things ended, for tests that ask for it: a rejection, what reached a callback, what nobody caught. */
+/** Outcomes of calls, for tests that ask for them: a rejection, the arguments of a callback, errors that nobody caught. */
 
 import { AsyncLocalStorage, AsyncResource, createHook } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
@@ -28,7 +28,7 @@ export function thrown(work: () => unknown): any {
   throw new Error('expected an exception');
 }
 
-/** How a command ended so far: still under way, or not. */
+/** True if the call is still under way. */
 export async function pending(promise: Promise<unknown>): Promise<boolean> {
   const nothing = {};
   await turn(); // what is settled already shows it by now

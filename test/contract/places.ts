@@ -18,7 +18,7 @@ import { startBridge } from '../support/upstash';
 import { embeddedPlaces, stranger } from './embedded-places';
 import { quorum } from './quorum-place';
 
-/** Who seizes a key. */
+/** The value of a key that a stranger has seized. */
 export { stranger };
 
 /** The value of the option `redis`. */
@@ -56,7 +56,7 @@ export interface Place {
   join(address: string, seized?: string): Promise<{ redis: Redis; leave(): Promise<void> }>;
 }
 
-/** One place, as its suite sees it. */
+/** A place, as its suite sees it. */
 export interface Here {
   readonly place: Place;
   open(): Promise<void>;
@@ -87,11 +87,11 @@ export interface Here {
 
 export interface Connection {
   readonly redis: Redis;
-  /** How many requests were made over it, connecting not counted. All that were sent when it is asked count. */
+  /** The number of requests over the connection, connecting not counted. All requests sent before the call count. */
   calls(): Promise<number>;
-  /** Where `faults`. */
+  /** The proxy of the connection, if the place has `faults`. */
   readonly proxy: FaultProxy;
-  /** Where `faults`: ends a mode of the proxy, and resolves when the place can be asked again. */
+  /** Ends a mode of the proxy, and resolves when the place can be asked again. For places with `faults`. */
   heal(): Promise<void>;
 }
 
@@ -136,7 +136,7 @@ async function startShards(): Promise<ShardEndpoint> {
   return endpoint;
 }
 
-/** For plain clients. */
+/** The endpoints for plain clients. */
 const endpoints = [
   redisPlace('node-redis 6, shards behind one endpoint', dialNodeRedis('redis'), { bySlot: true }, [], startShards),
   redisPlace(
@@ -148,7 +148,7 @@ const endpoints = [
   ),
 ];
 
-/** Where the tests themselves run on Bun: the client that it brings. */
+/** Bun's own client, if the tests themselves run on Bun. */
 const bunPlaces =
   'Bun' in globalThis ? [oneRedis('Bun’s RedisClient', dialBun, { hidesState: true, advice: 'not connected' })] : [];
 
@@ -237,7 +237,7 @@ function dialIORedis(packageName: string): Dial {
   };
 }
 
-/** It is connected when it is made; one that nobody connected is therefore one that was closed. It tells nobody its state. */
+/** A client of GLIDE is connected when it is made, so one that is not connected was closed. It reports its state to nobody. */
 async function dialGlide(url: string): Promise<Way> {
   const { GlideClient, Logger } = require('@valkey/valkey-glide');
   Logger.init('off'); // it would write every error of the server to stderr
@@ -278,7 +278,7 @@ async function dialUpstash(url: string): Promise<Way> {
   };
 }
 
-/** One that cannot connect stands for one that nobody has connected: the library would. */
+/** A client that cannot connect stands for one that nobody has connected: the library would connect that one. */
 async function dialBun(url: string): Promise<Way> {
   const { RedisClient } = (globalThis as any).Bun;
   const client = new RedisClient(url, { maxRetries: 1000 });
@@ -292,7 +292,7 @@ async function dialBun(url: string): Promise<Way> {
   };
 }
 
-/** It says so on the console when it is made. */
+/** Makes a client without the advice that it writes to the console. */
 function withoutAdvice<T>(make: () => T): T {
   const { warn } = console;
   console.warn = () => {};
@@ -321,7 +321,7 @@ const ofQuorums = [
   'tryRun',
 ];
 
-/** Where npm cit runs a part: one that does not wait, and one that waits for messages. */
+/** The suites that npm cit runs where it runs a part: one that does not wait, and one that waits for messages. */
 const ofPart = ['acquire', 'queued'];
 
 /** Runs a suite at every place, or at those that have what it needs. */

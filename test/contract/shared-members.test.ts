@@ -38,7 +38,7 @@ describeEach(
     }
 
     const members = (): Promise<number> => direct.zCard(key);
-    /** So many that asked in one tick. */
+    /** That many readers, which ask in one tick. */
     const readers = (lock: redisExpLock.RWLock, count: number, options: Options = {}): Promise<RWLease[]> =>
       Promise.all(Array.from({ length: count }, () => lock.acquireRead(options)));
 

@@ -111,7 +111,7 @@ describeEach('waiting', (here) => {
       }
     }
 
-    /** After each time that passes, how many attempts there were. */
+    /** The number of attempts after each of the given times. */
     async function attemptsAfter(waiting: Promise<unknown>, ...ticksMs: number[]): Promise<number[]> {
       waiting.catch(() => {});
       const counts: number[] = [];

@@ -42,7 +42,7 @@ describe('the machine of the embedded stores', () => {
     return reply.fence;
   };
   const tokens = (key = 'k'): string[] => row(key).queue.map(({ token }) => token);
-  /** As a table: what a command that changes nothing must leave as it was. */
+  /** The table as text, to show that a command changed nothing. */
   const table = (): string => JSON.stringify([[...rows], rows.fence]);
   const mode = (kind: Mode['kind'], more: Partial<Mode> = {}): Mode => {
     const most = kind === 'counted' ? 3 : 0;

@@ -8,7 +8,7 @@ import {
   MeterProvider as Provider,
 } from '@opentelemetry/sdk-metrics';
 
-/** By series; of durations only how many, for they are never the same twice. */
+/** Figures by series; of durations only their number, for they are never the same twice. */
 export type Figures = Record<string, number>;
 
 export interface Metering {

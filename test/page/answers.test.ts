@@ -151,7 +151,7 @@ describe('the live page', () => {
 
   describe('where it is mounted', () => {
     const page = lockPage({ redis: memoryStore(), actions: true });
-    /** As Express does: the path that it was mounted under is taken off. */
+    /** Mounts the page as Express does: without the path that it was mounted under. */
     const express = (path: string): Mount => {
       return (req, res) => {
         const next = (): void => res.writeHead(418).end();

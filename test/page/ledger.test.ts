@@ -8,7 +8,7 @@ const second = 1000;
 const startMs = 1_700_000_000_000;
 
 interface Scene {
-  /** For how long each holder has held; undefined: nobody knows. */
+  /** The time for which each holder has held; undefined if nobody knows. */
   readonly held?: readonly (number | undefined)[];
   readonly waited?: readonly number[];
   readonly isForeign?: boolean;

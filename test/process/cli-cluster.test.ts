@@ -10,7 +10,7 @@ import { type ShardEndpoint, startEndpoint } from '../support/endpoint';
 import { waitFor } from '../support/processes';
 import { connect, uniqueKey } from '../support/redis';
 
-/** In this process: its exit code, and the rows of JSON that it printed. */
+/** Runs the tool in this process. @returns Its exit code, and the rows of JSON that it printed. */
 async function typedAt(url: string, ...args: string[]): Promise<{ code: number; rows: any[] }> {
   let out = '';
   const written = stub(process.stdout, 'write').callsFake(((text: unknown) => {

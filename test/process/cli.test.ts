@@ -82,7 +82,7 @@ describe('the command line', () => {
   const start = (args: readonly string[], input?: string | Buffer): Started =>
     new Started(args, { REDIS_URL: server.url }, input);
   const type = (...args: string[]): Promise<Ended> => start(args).ended();
-  /** In this process, which costs less than one of its own: what neither runs a command nor minds a signal. One at a time. */
+  /** Runs the tool in this process, which costs less than one of its own, for calls that neither run a command nor mind a signal. One at a time. */
   const typed = async (...args: string[]): Promise<Ended> => {
     const said = { out: '', err: '' };
     const { REDIS_URL } = process.env;

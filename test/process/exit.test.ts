@@ -27,7 +27,7 @@ describe('the end of a process', () => {
     key = uniqueKey('exit');
   });
 
-  /** How it ended by itself; a process that does not is what these tests are about. */
+  /** The exit code of a process that ends by itself; one that does not is what these tests look for. */
   async function endOf(process: NodeChild): Promise<number | null> {
     const end = await Promise.race([exited(process), sleep(30_000, 'still alive', { ref: false })]);
     if (end === 'still alive') throw new Error(`still alive:\n${process.output()}`);

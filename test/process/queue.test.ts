@@ -70,7 +70,7 @@ describe('the queue among processes', () => {
       return all;
     }
 
-    /** All of them are queued, behind a holder of ours. */
+    /** Queues all users, behind a holder of ours. */
     async function fillQueue(users: number, holdMs = 0): Promise<redisExpLock.Lease> {
       const held = await withLock.promise(key);
       for (const each of children) each.send({ key, users, holdMs });

@@ -13,7 +13,7 @@ import { protections, without } from './list';
 import type { Protection } from './protection';
 
 const root = join(__dirname, '../..');
-/** For the tests that name one hazard. */
+/** The longest run of the tests that name one hazard. */
 const maxMs = 180_000;
 
 interface Test {
@@ -63,7 +63,7 @@ async function main(): Promise<void> {
   }
 }
 
-/** Each tree takes the next item when it is done with its last. @returns the results in the order of the items. */
+/** Gives each tree the next item when it is done with its last. @returns the results in the order of the items. */
 async function inTurn<T, R>(
   trees: readonly AlteredTree[],
   items: readonly T[],

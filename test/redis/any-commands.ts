@@ -192,14 +192,14 @@ export class RisingFences implements Fences {
   }
 }
 
-/** One run in one place. */
+/** A run of commands in one place. */
 export class Run {
   readonly #store: Store;
   readonly #channel: string;
   readonly #keys = Array.from({ length: keyCount }, () => uniqueKey());
   readonly #tokens = Array.from({ length: people }, (_, n) => newToken(n === 0 ? undefined : `owner ${n}`));
   readonly #tickets = new Map<string, number>();
-  /** How often each has asked for a change of what it holds. */
+  /** The number of changes that each holder has asked for. */
   readonly #steps = new Map<number, number>();
   /** The mode in which each caller holds the key that several may hold. */
   readonly #held = new Map<number, HeldMode>();

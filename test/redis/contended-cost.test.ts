@@ -15,7 +15,7 @@ import { type Client, commandStats, diffCommandStats, uniqueKey } from '../suppo
 
 type Counts = Record<string, number>;
 
-/** In some of them a request also moves the end of its queue, as the first of each second does. */
+/** The number of rounds. In some of them a request also moves the end of its queue, as the first of each second does. */
 const rounds = 5;
 const mode = (kind: Mode['kind'], permits = 1, most = 0): Mode => {
   return { kind, prefer: kind === 'counted' ? 'fair' : 'writer', group: '', permits, most, step: 0 };

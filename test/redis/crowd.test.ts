@@ -46,7 +46,7 @@ describe('many waiters (H81)', function () {
     return calls.reduce((sum, [, count]) => sum + Number(count), 0);
   }
 
-  /** So many wait behind `hold`; then all are served. What a command costs the server, in ms of its processor. */
+  /** Lets `crowd` callers wait behind `hold`, and serves them all. @returns The cost of a command, in ms of the server's processor. */
   async function serve(crowd: number, hold: redisExpLock.Lease, use: (n: number) => Promise<unknown>): Promise<number> {
     const startMs = await cpuMs();
     const start = await commands();

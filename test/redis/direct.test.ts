@@ -57,7 +57,7 @@ describe('the short way to locks that nobody else wants', () => {
     await directStore(client).release(releasing(keys, token));
   }
 
-  /** How many scripts the server runs, or other commands. */
+  /** The number of scripts that the server runs, or of other commands. */
   async function callsOf(work: () => Promise<unknown>, which = /cmdstat_eval(?:sha)?:calls=(\d+)/g): Promise<number> {
     const count = async (): Promise<number> => {
       const stats = await server.command<string>('INFO', 'commandstats');

@@ -100,7 +100,7 @@ describe('shards behind one endpoint (H96)', () => {
       expect(endpoint.refused, 'after the first').to.equal(refused);
     });
 
-    /** Each on a client to which it is the first call. */
+    /** First calls, each on a client of its own. */
     const firsts: Record<string, (redis: any, key: string) => Promise<unknown>> = {
       async inspect(redis, key) {
         expect((await redisExpLock({ redis }).inspect(key)).locked).to.equal(false);

@@ -23,9 +23,9 @@ export async function restrict(server: RedisServer): Promise<void> {
 }
 
 export interface Abilities {
-  /** It has connections for messages. */
+  /** True if the client has connections for messages. */
   readonly hears: boolean;
-  /** So many replicas can acknowledge; undefined: it has no connection for WAIT. */
+  /** The number of replicas that can acknowledge; undefined if the client has no connection for WAIT. */
   readonly replicas: number | undefined;
 }
 

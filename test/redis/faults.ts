@@ -107,7 +107,7 @@ export class Stage {
     await waitFor(async () => (await this.holder(key)) === null, { timeoutMs, what: `${key} to be free` });
   }
 
-  /** Somebody else takes the key and gives it back: it is free, and its fences rise. */
+  /** Checks that the key is free and its fences rise: another client takes it and gives it back. */
   async expectFree(key = this.key): Promise<void> {
     expect(await this.holder(key)).to.equal(null);
     const before = await this.fence();
@@ -129,17 +129,17 @@ export function useStage(options: ServerOptions = {}): Stage {
 
 // The content of a recording.
 
-/** How often the recorded scripts set the key: how often it was granted. */
+/** The number of grants: how often the recorded scripts set the key. */
 export function grantsOf(key: string, commands: readonly RecordedCommand[]): number {
   return callsOf('setnx', key, commands) + callsOf('set', key, commands);
 }
 
-/** How often fences were minted. */
+/** The number of times that fences were minted. */
 export function fencesOf(commands: readonly RecordedCommand[]): number {
   return callsOf('set', 'redis-exp-lock:fence', commands);
 }
 
-/** How often recorded scripts called the command on the key. */
+/** The number of times that recorded scripts called the command on the key. */
 export function callsOf(name: string, key: string, commands: readonly RecordedCommand[]): number {
   return commands.filter(({ args, lua }) => lua && args[0]!.toLowerCase() === name && args[1] === key).length;
 }

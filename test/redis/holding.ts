@@ -58,7 +58,7 @@ function splitPlain(keys: readonly string[], args: readonly string[]): Call[] {
   });
 }
 
-/** For the proxy's rules and for recordings: does a command acquire, extend, release, alone or in a batch? */
+/** Tells for the proxy's rules and for recordings if a command acquires, extends or releases, alone or in a batch. */
 export const isAcquire = (args: readonly string[]): boolean => callsIn(args).some(({ name }) => name === 'acquire');
 export const isExtension = (args: readonly string[]): boolean => extensionsIn(args).length > 0;
 export const isRelease = (args: readonly string[]): boolean => callsIn(args).some(({ name }) => name === 'release');
@@ -92,11 +92,11 @@ interface ScriptArguments {
 export class FakeRedis {
   readonly isOpen = true;
   readonly isReady = true;
-  /** How far the server's wall clock is ahead of ours. */
+  /** The time by which the server's wall clock is ahead of ours. */
   aheadMs = 0;
-  /** Nobody hears an answer from now on; what was asked runs all the same. */
+  /** True if no answer arrives from now on; the commands run all the same. */
   silent = false;
-  /** In place of an answer the connection breaks; what was asked runs all the same. */
+  /** True if the connection breaks in place of an answer; the commands run all the same. */
   breaks = false;
   /** Answers wait for `answerAll`. */
   holding = false;

@@ -33,7 +33,7 @@ for (const name of ['ioredis', 'ioredis-5', 'iovalkey']) {
   };
 }
 
-/** How many of them the collector leaves, once it has left no more than `most`. */
+/** The number of objects that the collector leaves, once it has left no more than `most`. */
 async function left(refs: readonly WeakRef<object>[], most: number): Promise<number> {
   const alive = (): number => refs.filter((ref) => ref.deref() !== undefined).length;
   const collected = async (): Promise<boolean> => {

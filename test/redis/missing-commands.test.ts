@@ -37,7 +37,7 @@ type Way = 'unknown to the server' | 'refused to the user';
 const ways: readonly Way[] = ['unknown to the server', 'refused to the user'];
 
 interface Row {
-  /** How a caller waits: in a queue, or by polling. */
+  /** The way in which a caller waits: in a queue, or by polling. */
   readonly waits?: 'polling';
   /** Codes of the warnings that a lock, a wait and a quorum lead to. Default: the server's policy evicts. */
   readonly warnings?: readonly string[];
@@ -45,13 +45,13 @@ interface Row {
   readonly doctor?: readonly [feature: string, text: string, status: string];
   /** Something that works or fails in a way of its own. */
   readonly check?: (place: Place) => Promise<unknown>;
-  /** Nothing works. */
+  /** True if no lock works without the command. */
   readonly isVital?: true;
 }
 
 const oneByOne = 'the calls of a tick run one by one';
 
-/** By the first cell of the row: the commands that are missing. */
+/** The rows of the table, by their first cell: the commands that are missing. */
 const rows: Readonly<Record<string, Row>> = {
   '`CONFIG`': { warnings: [], doctor: ['eviction', 'no warning of a policy that evicts', 'ok'] },
   '`INFO`': {
@@ -158,7 +158,7 @@ async function checkRow(name: string, row: Row, way: Way): Promise<void> {
     return connect(server.url, user);
   }
 
-  /** Without the client's own INFO. */
+  /** A client of ioredis that does not send INFO itself. */
   async function ioredis(): Promise<any> {
     const client = new Redis(server.url, { ...user, lazyConnect: true, enableReadyCheck: false });
     client.on('error', () => {});
@@ -284,7 +284,7 @@ async function findsRightsByScript({ url }: Place): Promise<void> {
   expect(code).to.equal(1); // no append-only file
 }
 
-/** In this process: the exit code, and the rows that it printed. */
+/** Runs `doctor` in this process. @returns The exit code, and the rows that it printed. */
 async function doctor(url: string): Promise<{ code: number; rows: any[] }> {
   let out = '';
   const written = stub(process.stdout, 'write').callsFake(((text: unknown) => {

@@ -193,7 +193,7 @@ class Abort extends Checked {
   }
 }
 
-/** Somebody takes the key away, or takes it. */
+/** A foreign client deletes the key, or takes it. */
 class Interfere extends Checked {
   readonly #key: number;
   readonly #by: 'DEL' | 'SET';

@@ -41,7 +41,7 @@ describe('the front of a long queue (H81)', () => {
     ],
   ];
 
-  /** So many wait, each in its own process. */
+  /** Queues `count` waiters, each in its own process. */
   async function fill(key: string, kind: string, count: number): Promise<void> {
     const nowMs = Date.now();
     const members = Array.from({ length: count }, (_, n) => ({

@@ -58,7 +58,7 @@ local redis = setmetatable({ call = told(real.call), pcall = told(real.pcall) },
 const stranger = 'an old client';
 const lifetimes = [1_500, 30_000];
 
-/** Who takes part: a process with its place, as wait/queue.ts keeps it. */
+/** A process with its position, as src/queue/queue.ts keeps it. */
 interface Process {
   readonly channel: string;
   token: string;
@@ -82,7 +82,7 @@ let ear: Client;
 const shas = new Map<string, string>();
 let heard: string[] = [];
 
-/** As src/store/redis/commands.ts does. */
+/** The words of an entry, as src/store/redis/commands.ts makes them. */
 function wordsOf({ channel, id, ticket, silenceMs = 0 }: QueueEntry): string[] {
   return silenceMs > 0 ? [channel, id, String(ticket), String(silenceMs)] : [channel, id, String(ticket)];
 }
@@ -183,7 +183,7 @@ class Both {
     expect(reply, 'an extension').to.deep.equal([status, this.nowMs]);
   }
 
-  /** Who knows nothing of lines takes the key from nobody, or gives it back. */
+  /** A client that knows nothing of queues takes a free key, or gives it back. */
   async put(key: string, token: string | undefined, lifetimeMs: number): Promise<void> {
     const holder = this.#machine.holder(key, this.#micros);
     if (token === undefined ? holder !== stranger : holder !== undefined) return;
@@ -206,7 +206,7 @@ class Both {
     }
   }
 
-  /** Who holds, under which fence: the same on both sides. */
+  /** Compares the holder and its fence on both sides. */
   async look(): Promise<void> {
     for (const key of this.keys) {
       const holder = this.#machine.holder(key, this.#micros) ?? null;

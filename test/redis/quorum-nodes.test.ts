@@ -47,7 +47,7 @@ describe('nodes of a quorum of which none can be asked', () => {
     expect(await settled(releasing)).to.equal('released');
   });
 
-  /** How it ends, without waiting for anything. */
+  /** The outcome of `work`, which must not wait for anything. */
   function settled(work: Promise<unknown>): Promise<unknown> {
     return Promise.race([work.catch((reason) => reason), turn('does not end')]);
   }

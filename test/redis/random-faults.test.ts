@@ -195,7 +195,7 @@ function breakOff(stage: 'request' | 'reply'): Action {
   return { [stage]: (link: Link) => link.reset() };
 }
 
-/** Nothing is heard in one direction from now on; some time later the connection is gone. */
+/** Lets one direction fall silent; some time later the connection is gone. */
 function fallSilent(stage: 'request' | 'reply'): Action {
   const silence = async (link: Link): Promise<void> => {
     if (stage === 'request') link.deafen();
@@ -206,7 +206,7 @@ function fallSilent(stage: 'request' | 'reply'): Action {
   return { [stage]: silence };
 }
 
-/** Who holds what, as far as the leases themselves say. */
+/** The holders of each key, as far as the leases themselves say. */
 class Belief {
   readonly #holders = new Map<string, Set<redisExpLock.Lease>>();
   readonly #fences = new Map<string, number>();

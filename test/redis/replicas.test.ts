@@ -41,7 +41,7 @@ describe('a failover to a replica that lags (H59)', () => {
     return made;
   }
 
-  /** From now on nothing reaches the replica, not even what lies in its socket. */
+  /** Stops the replica: from now on nothing reaches it, not even what lies in its socket. */
   async function stopReplica(): Promise<void> {
     await replica.pause();
     await master.command('CLIENT', 'KILL', 'TYPE', 'replica');
@@ -58,7 +58,7 @@ describe('a failover to a replica that lags (H59)', () => {
     await replica.command('REPLICAOF', 'NO', 'ONE');
   }
 
-  /** Who was connected to the master finds the new one in its place. */
+  /** Puts the new master in the place of the old one, for all that were connected to it. */
   async function redirect(): Promise<void> {
     await proxy.stop();
     proxy = new FaultProxy(proxy.port, replica.port);
@@ -170,7 +170,7 @@ describe('minReplicas (H59)', () => {
   const connections = async (): Promise<number> =>
     (await master.command<string>('CLIENT', 'LIST', 'TYPE', 'normal')).trim().split('\n').length;
 
-  /** It says so once a second. */
+  /** True once the replica has acknowledged all, which it says once a second. */
   async function replicaHasSaidAll(): Promise<boolean> {
     const info = await master.command<string>('INFO', 'replication');
     return /,offset=(\d+)/.exec(info)?.[1] === /master_repl_offset:(\d+)/.exec(info)?.[1];

@@ -27,7 +27,7 @@ function wordsOf(line: string): string[] {
   return line.split(' ').map((word) => word.replaceAll("'", ''));
 }
 
-/** On top of the line before it. */
+/** Checks the rights to be queued, on top of the line before. */
 async function checkRightsToQueue(line: string): Promise<void> {
   const words = wordsOf(line);
   const wait = async (without?: string): Promise<string> => {
@@ -67,7 +67,7 @@ async function checkRightsToQueue(line: string): Promise<void> {
   }
 }
 
-/** On top of both lines before it. */
+/** Checks the rights of shared locks, on top of both lines before. */
 async function checkRightsOfSharedLocks(line: string): Promise<void> {
   const server = await startRedis();
   for (const each of lines) await server.command(...wordsOf(each));
@@ -91,7 +91,7 @@ async function checkRightsOfSharedLocks(line: string): Promise<void> {
   await server.discard();
 }
 
-/** On top of all three. */
+/** Checks the rights to list, on top of all three lines. */
 async function checkRightsToList(): Promise<void> {
   const server = await startRedis();
   for (const each of lines) await server.command(...wordsOf(each));
@@ -116,7 +116,7 @@ async function checkRightsToList(): Promise<void> {
   await server.discard();
 }
 
-/** One right for one feature, on top of the first line: with it the feature works, without it there is an error by name. */
+/** Checks a right for one feature, on top of the first line: with it the feature works, without it there is an error by name. */
 async function checkRight(line: string): Promise<void> {
   const server = await startRedis();
   const replica = line.includes('+wait') ? await startReplica(server) : undefined;

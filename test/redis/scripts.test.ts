@@ -15,7 +15,7 @@ const texts = new Map(
     .filter((file) => file.endsWith('.lua'))
     .map((file) => [file, withNumbers(readFileSync(join(folder, file), 'utf8'))]),
 );
-/** Those that are sent as they are; the others are a part of these. */
+/** The scripts that are sent as they are; the other files are parts of these. */
 const files = [...texts].filter(([, text]) => !/^-- (PART|WITHIN) /m.test(text)).map(([file]) => file);
 
 /** A script that is as it should be; each test makes one thing of it wrong. */

@@ -89,7 +89,7 @@ describe('three sentinels fail a master over', () => {
     ['iovalkey', ioredis('iovalkey')],
   ];
 
-  /** From now on nothing reaches the replica, not even what lies in its socket. */
+  /** Stops the replica: from now on nothing reaches it, not even what lies in its socket. */
   async function stopReplica({ master }: Group, replica: RedisServer): Promise<void> {
     await replica.pause();
     await master.command('CLIENT', 'KILL', 'TYPE', 'replica');
@@ -353,7 +353,7 @@ describe('three sentinels fail a master over', () => {
       expect((await doctor(resource)).stdout).to.not.contain('sentinels');
     });
 
-    /** Its exit code says that these servers keep nothing on disk. */
+    /** Runs `doctor`, whose exit code says that these servers keep nothing on disk. */
     function doctor({ url }: RedisServer): Promise<{ stdout: string }> {
       const program = bundled(join(__dirname, '../../src/tools/cli.ts'));
       return promisify(execFile)(process.execPath, [program, 'doctor', '--url', url]).catch((error) => {

@@ -144,7 +144,7 @@ describe('the connection for messages', () => {
     });
   });
 
-  /** One that has waited in a queue, so that there is a connection for messages. */
+  /** A factory that has waited in a queue, so that there is a connection for messages. */
   async function waited(redis: any): Promise<redisExpLock.WithLock> {
     const withLock = redisExpLock({ redis, lifetime: 60_000 });
     const key = uniqueKey();
@@ -156,7 +156,7 @@ describe('the connection for messages', () => {
     return withLock;
   }
 
-  /** From a release to the grant of one that waits for it. */
+  /** The time from a release to the grant of a caller that waits for it. */
   async function handOffMs(redis: any, withLock: redisExpLock.WithLock): Promise<number> {
     const key = uniqueKey();
     const lease = await redisExpLock({ redis, lifetime: 60_000 }).promise(key);
@@ -168,7 +168,7 @@ describe('the connection for messages', () => {
     return performance.now() - startMs;
   }
 
-  /** Its connection for messages goes silent: another one comes, and what is published there wakes. */
+  /** Lets the connection for messages go silent: another one replaces it, and messages that are published there wake waiters. */
   async function goesSilent(dial: (url: string) => Promise<Way>): Promise<void> {
     const proxy = await startProxy((await sharedRedis()).port);
     const { redis, close } = await dial(proxy.url);

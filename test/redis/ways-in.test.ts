@@ -19,7 +19,7 @@ const certificates = Object.entries(files).map(([name, file]) => [`tls-${name}-f
 const tls = [...certificates.flatMap(([name, path]) => [`--${name}`, path]), '--tls-auth-clients', 'no'];
 const user = { username: 'lock', password: 'password' };
 
-/** As options of either package; a path is a unix socket. */
+/** The address as options of either package; a path is a unix socket. */
 interface Place {
   readonly host?: string;
   readonly port?: number;

@@ -12,7 +12,7 @@ import { useWire } from './wire';
 
 const hourMs = 3_600_000;
 
-/** As redis-exp-lock-js 0.0.2 sent them. */
+/** The commands that redis-exp-lock-js 0.0.2 sent. */
 const old = {
   acquire: `if redis.call('setnx', KEYS[1], ARGV[1]) == 1 then
       redis.call('pexpire', KEYS[1], ARGV[2])

@@ -87,7 +87,7 @@ describe('old and new, when processes end or stand still', function () {
   const enter = (who: 'old' | 'new', role: Role, key: string): Promise<Held> =>
     roles[role](versions[who], places[who], { key, lifetime: longMs });
 
-  /** All keys at once, in the roles of their pairs. */
+  /** Takes all keys at once, in the roles of their pairs. */
   const enterAll = (who: 'old' | 'new', role: 0 | 1): Promise<Held>[] =>
     pairs.map((pair, n) => enter(who, pair[role], keys[n]!));
 

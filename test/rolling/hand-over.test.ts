@@ -133,7 +133,7 @@ describe('old and new beside each other', function () {
     });
   }
 
-  /** How many may be in together: writers alone, readers with readers, permits while there are some. */
+  /** Tells if a group may hold together: writers alone, readers with readers, permits while there are some. */
   const crowds: Record<string, (inside: readonly Role[]) => boolean> = {
     'queued, polling': (inside) => inside.length <= 1,
     'several keys': (inside) => inside.length <= 1,

@@ -16,7 +16,7 @@ const processes = 4;
 const contenders = 10;
 const script = `${__dirname}/children/contenders.ts`;
 
-/** How many servers, and for how many of the acquisitions there is time in the short run. */
+/** The number of servers, and the share of the acquisitions for which there is time in the short run. */
 const scenarios: Record<string, readonly [servers: number, share: number]> = {
   redlock: [1, 1],
   'redlock, two keys': [1, 1],
@@ -30,7 +30,7 @@ const scenarios: Record<string, readonly [servers: number, share: number]> = {
 
 interface Report {
   readonly served: number;
-  /** How often the server counted one too many. */
+  /** The number of times that the server counted one holder too many. */
   readonly crowded: number;
   readonly lost: number;
   /** Releases that a server did not answer in time. */
@@ -40,10 +40,10 @@ interface Report {
   readonly held: readonly Held[];
 }
 
-/** From when to when a lock was held and valid, in ms of one clock. */
+/** The time in which a lock was held and valid, in ms of one clock. */
 type Held = readonly [from: number, to: number, places: number];
 
-/** How often somebody came in for whom there was no place beside the locks that were valid at that moment. */
+/** The number of grants for which there was no place beside the locks that were valid at that moment. */
 function faultsAmong(held: readonly Held[], limit: number): number {
   const moves = held
     .filter(([from, to]) => from < to)

@@ -15,7 +15,7 @@ import { type RedisServer, sharedRedis, startRedis, uniqueKey } from '../support
 /** Refreshed often enough that a slow machine loses nothing. */
 const steady = { lockTimeout: 3_000, acquireTimeout: 10_000, refreshInterval: 500, retryInterval: 10 };
 const longerThanSteadyMs = 3_400;
-/** One that may wait in vain. */
+/** The options of a call that may wait in vain. */
 const brief = { ...steady, acquireTimeout: 1_000 };
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}/;
 

@@ -128,7 +128,7 @@ export class World {
   }
 }
 
-/** One process; it makes its turns, and has misfortunes. */
+/** A process, which takes its turns and has misfortunes. */
 export abstract class Process {
   readonly world: World;
   readonly name: string;

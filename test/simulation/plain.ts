@@ -54,7 +54,7 @@ class World {
   readonly #events = new Heap<Event>();
   readonly #held = new Map<string, { token: string; untilMs: number }>();
   readonly #fences = new Map<string, number>();
-  /** By token, the last notAfter of its acquires; and the tokens that were released after it. */
+  /** The last notAfter of the acquires of each token, and the tokens that were released after it. */
   readonly #mayExecuteUntilMs = new Map<string, number>();
   readonly #finished = new Set<string>();
   #nowMs = 0;

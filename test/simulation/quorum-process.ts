@@ -29,7 +29,7 @@ const maxChanges = 8;
 export class Process {
   /** Explicit extensions that no node has replied to, and until when each may execute, by this process's clock. */
   readonly pendingExact = new Set<{ readonly untilMs: number }>();
-  /** It asks to write where it reads. */
+  /** True if the process reads and asks to write. */
   upgrades = false;
   readonly name: string;
   readonly clock: QuorumClock;
@@ -247,7 +247,7 @@ export class Process {
     );
   }
 
-  /** As a held lock does: one at a time, and what is over is over. */
+  /** Extends as a held lock does: one extension at a time, and none after the end. */
   #extend(holder: Holder, then: () => void): void {
     const world = this.#world;
     const isHeld = (): boolean => this.#isHeld(holder);
@@ -301,7 +301,7 @@ export class Process {
     return monoMs + trustedMs(this.#world.rules.lifetimeMs) - this.clock.now().monoMs;
   }
 
-  /** In the world's time. */
+  /** The end of the validity, in the world's time. */
   #untilMs(sent: Moment): number {
     return this.#world.nowMs + this.#leftMs(sent) / this.#rate;
   }

@@ -44,7 +44,7 @@ export interface Rules {
   readonly stall: number;
   readonly leave: number;
   readonly giveUp: number;
-  /** How far the nodes' clocks may be apart, in ms. */
+  /** The largest difference between the nodes' clocks, in ms. */
   readonly skewMs: number;
   /** True if nodes mint the fence that is proposed to them; otherwise each node mints its own. */
   readonly proposals: boolean;
@@ -75,7 +75,7 @@ export const maxDrift = 0.0004;
 const epochMs = 1_700_000_000_000;
 export const key = 'the lock';
 
-/** One world, run to its end. Throws a BrokenPromise; `noting` one that tells the end of its history, which takes longer. */
+/** Runs one world to its end. Throws a BrokenPromise; with `noting` one that tells the end of its history, which takes longer. */
 export async function simulate(seed: number, rules: Rules, noting = false): Promise<World> {
   const world = new World(seed, rules, noting);
   try {
@@ -380,7 +380,7 @@ class Connection implements Node {
 
   async leave(): Promise<void> {}
 
-  /** In their order, over a connection that a restart ends; what had no answer may be sent again over the next one. */
+  /** Sends calls in order, over a connection that a restart ends; calls without an answer may be sent again over the next one. */
   #call<T>(timeoutMs: number, what: string, run: (server: Server) => T): Promise<T> {
     const world = this.#world;
     const server = this.#server;

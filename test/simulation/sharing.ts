@@ -39,7 +39,7 @@ export function simulateSharing(seed: number, kind: Kind, rules: Rules): Promise
   return new World(seed, rules, (world, name) => new Sharers(world, name, kind, valid)).run();
 }
 
-/** All leases that are held anywhere. */
+/** The leases that are held anywhere. */
 class Valid {
   readonly kind: Kind;
   readonly #leases = new Set<Lease>();

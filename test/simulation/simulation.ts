@@ -37,9 +37,9 @@ export interface Rules {
   readonly lose: number;
   readonly repeat: number;
   readonly loseMessage: number;
-  /** That somebody else publishes that a process was granted the lock, who knows everything of its entry but the nonce. */
+  /** The chance that a stranger, who knows all of an entry but the nonce, publishes that its process was granted the lock. */
   readonly forge: number;
-  /** That something is under way for up to 1.5 s. */
+  /** The chance that a message is under way for up to 1.5 s. */
   readonly delay: number;
   readonly die: number;
   readonly pause: number;
@@ -48,9 +48,9 @@ export interface Rules {
   /** A non-queueing client: SETNX, PEXPIRE, GET and DEL. */
   readonly nonQueueing: number;
   readonly counters: number;
-  /** How long those that poll pause. */
+  /** The pause of callers that poll. */
   readonly pollPauseMs: number;
-  /** Those that poll have a turn within this, if nothing goes wrong. */
+  /** The time within which callers that poll have a turn, if nothing goes wrong. */
   readonly pollTurnMs?: number | undefined;
   /** Deliberate faults of the protocol itself. */
   readonly broken?: Broken | undefined;
@@ -81,7 +81,7 @@ const key = 'the lock';
 /** The nonce in the variant whose nonces can be guessed. */
 const theOnlyNonce = 'guessed';
 
-/** One world, run to its end. Throws a BrokenPromise; `noting` one that tells the end of its history, which takes longer. */
+/** Runs one world to its end. Throws a BrokenPromise; with `noting` one that tells the end of its history, which takes longer. */
 export function simulate(seed: number, rules: Rules, noting = false): Simulation {
   const world = new Simulation(seed, rules, noting);
   try {
@@ -103,7 +103,7 @@ interface Event {
 
 interface Grantee extends Holder {
   untilMs: number;
-  /** Before what was confirmed was sent. */
+  /** A moment before the confirmed request was sent. */
   sent?: Moment | undefined;
   readonly name: string;
   ended: boolean;
@@ -115,7 +115,7 @@ export class Simulation {
   readonly history: string[] = [];
   nowMs = 0;
   grants = 0;
-  /** Those that were granted by message. */
+  /** The number of grants by message. */
   told = 0;
   commands = 0;
   unfinished = 0;
@@ -465,7 +465,7 @@ class Process implements QueuePort {
     this.#call(run, commandTimeoutMs, true, { resolve: (reply) => resolve(reply.results[0]), reject });
   }
 
-  /** As a held lock does whose release had no answer, or of whose token a late request may still execute. */
+  /** Releases once more, as a held lock does whose release had no answer, or of whose token a late request may still execute. */
   releaseAgain(token: string, late: LateRequest | undefined, commandTimeoutMs: number): void {
     if (late?.mayExecute(this.#world.nowMs))
       this.#releaseTwice(token, `released.${token}`, late.untilMs, commandTimeoutMs, -1);
@@ -657,7 +657,7 @@ class User implements Waiter {
     return holder;
   }
 
-  /** As a held lock does of which only a message has told. */
+  /** Begins to hold as a held lock does that was granted by message. */
   #beginProvisionally(queue: Queue, holder: Grantee, provisionalMs: number): void {
     const world = this.#world;
     world.told += 1;
@@ -692,7 +692,7 @@ class User implements Waiter {
     });
   }
 
-  /** It was dropped, not released: it is lost when its validity ends, which a confirmation may still move. */
+  /** Drops the lock without a release: it is lost when its validity ends, which a confirmation may still move. */
   #loseLater(queue: Queue, holder: Grantee): void {
     this.#world.after(Math.max(holder.leftMs(), 0), this.#process, () => {
       if (holder.leftMs() > 0) this.#loseLater(queue, holder);
@@ -718,7 +718,7 @@ class User implements Waiter {
   troubled(): void {}
 }
 
-/** Somebody who asks again and again: one of ours that polls, or an old client that knows nothing of queues. */
+/** A caller that asks again and again: one of ours that polls, or an old client that knows nothing of queues. */
 class Poller {
   readonly #world: Simulation;
   readonly #name: string;

@@ -26,7 +26,7 @@ const leftOut = [
   /each has its own `maxHold`: the end of one/,
   /a permit is handed off: a fence for each holder/,
 ];
-/** On a machine that has other things to do. */
+/** The longest run, on a machine that has other things to do. */
 const maxMs = 60 * 60_000;
 
 void main();

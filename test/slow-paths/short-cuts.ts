@@ -142,5 +142,5 @@ export const shortCuts: readonly ShortCut[] = [
   },
 ];
 
-/** All of them are off. */
+/** The alterations that turn all short cuts off. */
 export const withoutShortCuts: readonly Alteration[] = shortCuts.map(({ change }) => change);

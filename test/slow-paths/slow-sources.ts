@@ -7,7 +7,7 @@ import { altered } from '../support/alteration';
 import { withoutShortCuts } from './short-cuts';
 
 const src = join(__dirname, '../../src');
-/** In here, packages are found. */
+/** The folder of the copies, in which packages are found. */
 const folder = join(__dirname, '../../node_modules/.cache/redis-exp-lock');
 
 const slowSources: Plugin = {

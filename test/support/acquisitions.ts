@@ -66,10 +66,10 @@ export async function traced(work: () => Promise<void>): Promise<any[]> {
   return events;
 }
 
-/** All that a test has: made anew by `begin`, and with another store by `build`. */
+/** The parts of a test: made anew by `begin`, and with another store by `build`. */
 export class Acquisitions {
   timers!: ReturnType<typeof useFakeTimers>;
-  /** How many timers the library has set and neither undone nor seen fire. */
+  /** The number of timers that the library has set and that were neither undone nor fired. */
   openTimers!: () => number;
   store!: LossyStore;
   scope!: Scope;
@@ -77,7 +77,7 @@ export class Acquisitions {
   asked: Asked[] = [];
   /** The channel for wake-ups: the calls that open it, and those by which it hears. */
   channel!: { open(): void; fail(error: Error): void; hear(text: string): void; gap(): void };
-  /** How often one was opened. */
+  /** The number of channels that were opened. */
   channels = 0;
   readonly #waiting = new Set<unknown>();
 
@@ -128,7 +128,7 @@ export class Acquisitions {
     Object.assign(this, { store, scope });
   };
 
-  /** How many wait in the scope. */
+  /** The number of waits in the scope. */
   get waits(): number {
     return this.#waiting.size;
   }

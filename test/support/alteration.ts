@@ -16,7 +16,7 @@ export interface Marked {
 
 /** An alteration of code without a marker. */
 export interface Matched {
-  /** In src/. */
+  /** The path in src/. */
   readonly file: string;
   /** Stands there exactly once, markers aside. */
   readonly from: string;
@@ -54,7 +54,7 @@ export function when(at: string, condition: boolean | string): Marked {
   return { at, edit };
 }
 
-/** One operand of such a condition counts as true, or false. The first is 1; what is in brackets is one. */
+/** Lets one operand of such a condition count as true or false. The first is 1; what is in brackets is one. */
 export function operand(at: string, position: number, counts: boolean): Marked {
   const edit = (code: string, words: Words): string => {
     const [first, last] = conditionOf(code, words);
@@ -81,7 +81,7 @@ export function piece(at: string, from: string | RegExp, to: string): Marked {
   return { at, edit };
 }
 
-/** All of the code is another. */
+/** Replaces all of the code. */
 export function write(at: string, code: string): Marked {
   return { at, edit: () => code };
 }
@@ -166,7 +166,7 @@ function markersOf(text: string): string[] {
   return [...text.matchAll(markers)].flatMap(([, names]) => names!.split(' '));
 }
 
-/** Where the condition is: from, to. */
+/** The position of the condition: from, to. */
 function conditionOf(code: string, words: Words): [start: number, end: number] {
   const found = words.before.exec(code.split('\n')[0]!);
   const start = found === null ? startOfValue(code, true) : found.index + found[0].length;
@@ -183,7 +183,7 @@ function startOfValue(code: string, isCondition = false): number {
   return start + (head?.[0].length ?? 0);
 }
 
-/** Where one of the texts stands outside of brackets and strings. */
+/** The positions of the texts outside of brackets and strings. */
 function indexesOf(texts: readonly string[], code: string, start: number, end: number): number[] {
   const indexes: number[] = [];
   let depth = 0;

@@ -11,7 +11,7 @@ import { basename, dirname, join } from 'node:path';
 import type { BuildOptions } from 'esbuild';
 
 const packages = join(__dirname, '../../node_modules');
-/** In here, packages are found. */
+/** The folder of the bundles, in which packages are found. */
 const folder = join(packages, '.cache/redis-exp-lock');
 
 const bundles = new Map<string, string>();

@@ -12,7 +12,7 @@ import { type RedisServer, startRedis } from './redis';
 export interface TestCluster {
   /** Every node; the masters of the beginning first. */
   readonly nodes: readonly RedisServer[];
-  /** Where they speak TLS, if they do. */
+  /** The ports for TLS, if the servers speak it. */
   readonly tlsPorts: readonly number[];
   /** The master that has the key's slot now. */
   nodeOf(key: string): Promise<RedisServer>;
@@ -85,7 +85,7 @@ export async function startCluster(
 
   const gone = new Set<RedisServer>();
   const living = (): RedisServer[] => nodes.filter((node) => !gone.has(node));
-  /** As one node sees it: who has which slots. */
+  /** The owners of the slots, as one node sees them. */
   const shares = async (node: RedisServer): Promise<[from: number, to: number, [host: string, port: number]][]> =>
     node.command('CLUSTER', 'SLOTS');
   const masterOf = async (slot: number, asked = living()[0]!): Promise<RedisServer> => {

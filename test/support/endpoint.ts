@@ -112,11 +112,11 @@ interface Part {
   /** Frames still to come. */
   missing: number;
   readonly frames: Buffer[];
-  /** Where a SCAN goes on. */
+  /** True for a SCAN, whose cursor spans all nodes. */
   readonly scans: boolean;
 }
 
-/** One client's connection, and those to the nodes on its behalf. */
+/** A client's connection, and those to the nodes on its behalf. */
 class Session {
   readonly #client: Socket;
   readonly #endpoint: ShardEndpoint;

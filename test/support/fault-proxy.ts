@@ -17,13 +17,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from './processes';
 
 export interface Command {
-  /** In capitals. */
+  /** The name in capitals. */
   readonly name: string;
-  /** As sent, the name first. */
+  /** The arguments as sent, the name first. */
   readonly args: readonly string[];
-  /** Which connection it came on, counted from 1. */
+  /** The connection of the command, counted from 1. */
   readonly connection: number;
-  /** How many commands of this name the proxy has seen, this one included. */
+  /** The number of commands of this name that the proxy has seen, this one included. */
   readonly n: number;
 }
 
@@ -32,7 +32,7 @@ export type Match = string | ((args: readonly string[]) => boolean);
 
 export interface Selector {
   readonly match: Match;
-  /** Which matching command, counted from 1 and from when it was asked for. */
+  /** The matching command to choose, counted from 1 and from when it was asked for. */
   readonly nth?: number;
 }
 
@@ -195,7 +195,7 @@ export class FaultProxy {
     return this.#links.size;
   }
 
-  /** How many commands came that match. */
+  /** The number of commands that came and match. */
   count(match: Match): number {
     return this.commands.filter(({ args }) => matches(match, args)).length;
   }
@@ -539,7 +539,7 @@ export class Frames {
 
 const CRLF = Buffer.from('\r\n');
 
-/** Where the value that begins at `start` ends; past the buffer: at least that much is needed before it is worth another look. */
+/** The end of the value that begins at `start`; past the buffer: at least that much is needed before it is worth another look. */
 function frameEnd(buffer: Buffer, start: number): number {
   let position = start;
   for (let values = 1; values > 0; values--) {

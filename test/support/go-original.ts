@@ -48,7 +48,7 @@ export class GoOriginal {
     this.#prefersWriter = prefersWriter;
   }
 
-  /** One attempt. */
+  /** Makes one attempt. */
   async readLock(ttlMs: number): Promise<boolean> {
     return (await this.#run(readLock, readerToken, ttlMs, this.#prefersWriter ? 1 : 0)) === 1;
   }
@@ -57,7 +57,7 @@ export class GoOriginal {
     await this.#run(readUnlock, readerToken);
   }
 
-  /** One attempt; one in vain leaves the intent behind. */
+  /** Makes one attempt; a failed one leaves the intent behind. */
   async writeLock(ttlMs: number): Promise<boolean> {
     return (await this.#run(writeLock, this.#writerToken, ttlMs)) === 1;
   }

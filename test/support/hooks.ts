@@ -21,7 +21,7 @@ function failUnhandled(reason: unknown): never {
 const { run } = Runnable.prototype;
 const lacking = new WeakSet<Suite>();
 
-/** As `this.skip()` does: the test, or those behind the hook, are pending. */
+/** Marks the test, or those behind the hook, as pending, as `this.skip()` does. */
 Runnable.prototype.run = function (done) {
   const suite = this.parent!;
   run.call(this, (error) => {

@@ -31,7 +31,7 @@ export const clock: Clock = {
 export interface LossyStore extends Store {
   /** The fates of the next requests of a verb, in order. */
   readonly fates: Record<Verb, Fate[]>;
-  /** All that came, in order. */
+  /** The requests that came, in order. */
   readonly acquires: AcquireRequest[];
   readonly extensions: ExtendRequest[];
   readonly releases: ReleaseRequest[];

@@ -126,7 +126,7 @@ function guardExit(): void {
   process.once('SIGHUP', () => process.exit(129));
 }
 
-/** By the child's own handle, never by a bare number: its pid may have passed to a stranger. */
+/** Kills by the child's own handle, never by a bare number: its pid may have passed to a stranger. */
 function killNow(child: ChildProcess): void {
   child.kill('SIGCONT');
   child.kill('SIGKILL');

@@ -92,7 +92,7 @@ interface Package {
   createClient(options: object): any;
 }
 
-/** By how they were made and their RESP; nobody connects them. */
+/** The original clients, by how they were made and their RESP; nobody connects them. */
 const originals = new Map<unknown, Map<unknown, Client>>();
 
 /** Closes every client that is still open; may be called at any time, and again. */
@@ -335,7 +335,7 @@ export async function recordCommands({ port }: { readonly port: number }): Promi
   };
 }
 
-/** How often each command was called since the server started, by lower-case name; those from scripts and the asking count too. */
+/** The number of calls of each command since the server started, by lower-case name; those from scripts and the asking count too. */
 export async function commandStats(client: Client): Promise<Record<string, number>> {
   const info = String(await client.info('commandstats'));
   const lines = info.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm);

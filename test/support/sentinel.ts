@@ -14,7 +14,7 @@ import { connect, type RedisServer, serverBinary } from './redis';
 
 export interface TestSentinels {
   readonly ports: readonly number[];
-  /** Where they speak TLS, if they do. */
+  /** The ports for TLS, if the servers speak it. */
   readonly tlsPorts: readonly number[];
   /** Resolves when every sentinel knows that many replicas of a master, and all other sentinels of it. */
   ready(name: string, replicas: number): Promise<void>;
@@ -28,7 +28,7 @@ export interface TestSentinels {
 export interface SentinelOptions {
   /** Further lines of their file; behind those that name the masters. */
   readonly lines?: readonly string[];
-  /** Each has a port for TLS too; `lines` has the certificates. */
+  /** True if each server has a port for TLS too; `lines` has the certificates. */
   readonly tls?: boolean;
 }
 

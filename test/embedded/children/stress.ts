@@ -16,7 +16,7 @@ export interface Seen {
   longestMs: number;
 }
 
-/** One line more in a file, if the lock is ours: its number is one higher than that of the line before. */
+/** Adds a line to a file, if the lock is ours: its number is one higher than that of the line before. */
 function count(file: string, fence: number): void {
   const last = readFileSync(file, 'utf8').trimEnd().split('\n').at(-1)!;
   appendFileSync(file, `${Number(last.split(' ')[0]) + 1} ${fence}\n`); // one write: all of it or nothing
@@ -96,7 +96,7 @@ const deeds: Record<string, (name: string, ...args: string[]) => Promise<unknown
       inspect: (key) => withLock.inspect(key),
       extend: (key) => leases.get(key)!.extend(60_000),
       release: (key) => leases.get(key)!.release(),
-      /** In the queue, so that a release in another process has to wake this one. */
+      /** Waits in the queue, so that a release in another process has to wake this one. */
       async wait(key) {
         const startMs = performance.now();
         const lease = await withLock.promise(key, { timeout: 30_000 });

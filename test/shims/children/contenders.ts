@@ -19,7 +19,7 @@ interface HeldLock {
   release(): Promise<unknown>;
 }
 
-/** How one contender gets the lock. `places`: how many of them it takes. */
+/** A contender's way to get the lock. `places`: the number of permits that it takes. */
 interface Contender {
   readonly places: number;
   acquire(): Promise<HeldLock>;
