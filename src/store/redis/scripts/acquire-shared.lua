@@ -54,7 +54,9 @@ end
 local granted, mine, held, known = false, nil, nil, 0
 -- Nearly every reader joins other readers, and needs to read only one of them. A reader that holds the lock already writes its
 -- own member again, unless that member was changed in place. If a reader has to wait, more holders are read.
-local isChanged = step > 0 or (kind ~= 'p' and changed(limit) == token)
+-- The limit of a readers-writer lock is the token of the holder that was downgraded in place and reads since. There is at most
+-- one, since a writer is alone.
+local isChanged = step > 0 or (kind ~= 'p' and call('GET', limit) == token)
 if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then -- S4
   held = lastReader(lock, token, group, fences)
   granted = held and isTurnOf(queue, all, held, asking, most)
@@ -116,7 +118,6 @@ if not granted then
     -- The client may resend the request that made it a holder for as long as it waits for the answer; the mark says that it
     -- holds already.
     call('SET', limit, token, 'PX', 60000)
-    changes[limit] = token
     leave(queue, all, queued)
     setEnd(lock)
     wakeLater(lock, queue, limit)

@@ -9,21 +9,17 @@
 -- REPLY  [the number of holders that lost the lock]
 clock()
 local lock, queue, id, count = KEYS[1], KEYS[2], ARGV[1], 0
-local tokens = {}
 for token, each in pairs(ourHolders(lock, true).of) do
-  if string.sub(redis.sha1hex(token), 1, #id) == id then
-    tokens[#tokens + 1] = each
+  local hash = redis.sha1hex(token)
+  if string.sub(hash, 1, #id) == id then
+    call('ZREM', lock, each.text)
+    forget(lock, token)
+    attempt('PUBLISH', ARGV[2], '!' .. hash .. ' ' .. lock)
+    if string.find(each.text, '^1 r 1 [1-9]') then
+      call('DEL', KEYS[3])
+    end
+    count = count + 1
   end
-end
-for _, each in ipairs(tokens) do
-  call('ZREM', lock, each.text)
-  forget(lock, each.token)
-  attempt('PUBLISH', ARGV[2], '!' .. redis.sha1hex(each.token) .. ' ' .. lock)
-  if string.find(each.text, '^1 r 1 [1-9]') then
-    call('DEL', KEYS[3])
-    changes[KEYS[3]] = nil
-  end
-  count = count + 1
 end
 if count > 0 then
   setEnd(lock)

@@ -20,7 +20,7 @@ end
 append(pcall(shape[1], keysDone, argsDone + 1, shape[2], shape[3]))
 keysDone, argsDone = keysDone + shape[2], argsDone + 1 + shape[3]
 end`;
-const holdersPart = `local locks, checked, changes = {}, {}, {}
+const holdersPart = `local locks, checked = {}, {}
 local chunk = 16
 local function isOurs(text)
 return string.find(text, '^1 [rwp] %d+ %d+ %d+ %d+ .') ~= nil
@@ -174,12 +174,6 @@ end
 local function forget(lock, token)
 local held = locks[lock]
 locks[lock] = held and held.whole and without(held, token) or nil
-end
-local function changed(limit)
-if changes[limit] == nil then
-changes[limit] = call('GET', limit) or false
-end
-return changes[limit]
 end
 local function setEnd(lock)
 local last = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
@@ -587,13 +581,11 @@ for band = 1, 3 do
 local list = all[band].list
 last = math.max(last, list[#list] and list[#list].ticket or 0)
 end
-local part = all[asking.band]
-if not all.whole and not part.last then
-local found = call('ZRANGE', queue, part.high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+if not all.whole then
+local found = call('ZRANGE', queue, all[asking.band].high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
 local ticket = (tonumber(found[2]) or 0) + shifts[asking.band]
-part.last = ticket <= micros + 86400000000 and ticket or 0
+last = math.max(last, ticket <= micros + 86400000000 and ticket or 0)
 end
-last = math.max(last, part.last or 0)
 return math.max(micros, last + 1)
 end
 local function positionOf(queue, all, asking)
@@ -1185,7 +1177,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '8693d903b9104732082e788e7f2ac694675bceee',
+  sha: '27f4cfe47519ac80894ddc65d73d5ece81d67695',
   lua:
     clockPart +
     `
@@ -1236,7 +1228,7 @@ if asking.ticket == 0 then
 asking.ticket = newTicket(queue, all, asking)
 end
 local granted, mine, held, known = false, nil, nil, 0
-local isChanged = step > 0 or (kind ~= 'p' and changed(limit) == token)
+local isChanged = step > 0 or (kind ~= 'p' and call('GET', limit) == token)
 if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then
 held = lastReader(lock, token, group, fences)
 granted = held and isTurnOf(queue, all, held, asking, most)
@@ -1293,7 +1285,6 @@ locks[lock] = nil
 call('ZREM', lock, mine.text)
 call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
 call('SET', limit, token, 'PX', 60000)
-changes[limit] = token
 leave(queue, all, queued)
 setEnd(lock)
 wakeLater(lock, queue, limit)
@@ -1446,9 +1437,8 @@ if ends == math.huge then
 setEnd(lock)
 end
 end
-if ends and string.find(mine, '^1 r 1 [1-9]') and changed(KEYS[k+3]) == ARGV[a+1] then
+if ends and string.find(mine, '^1 r 1 [1-9]') and call('GET', KEYS[k+3]) == ARGV[a+1] then
 call('DEL', KEYS[k+3])
-changes[KEYS[k+3]] = nil
 end
 local function others()
 if ARGV[a+3] ~= '0' then
@@ -1493,21 +1483,17 @@ end,
 freeShared = function(k, a, kn, an)
 clock()
 local lock, queue, id, count = KEYS[k+1], KEYS[k+2], ARGV[a+1], 0
-local tokens = {}
 for token, each in pairs(ourHolders(lock, true).of) do
-if string.sub(redis.sha1hex(token), 1, #id) == id then
-tokens[#tokens + 1] = each
-end
-end
-for _, each in ipairs(tokens) do
+local hash = redis.sha1hex(token)
+if string.sub(hash, 1, #id) == id then
 call('ZREM', lock, each.text)
-forget(lock, each.token)
-attempt('PUBLISH', ARGV[a+2], '!' .. redis.sha1hex(each.token) .. ' ' .. lock)
+forget(lock, token)
+attempt('PUBLISH', ARGV[a+2], '!' .. hash .. ' ' .. lock)
 if string.find(each.text, '^1 r 1 [1-9]') then
 call('DEL', KEYS[k+3])
-changes[KEYS[k+3]] = nil
 end
 count = count + 1
+end
 end
 if count > 0 then
 setEnd(lock)
@@ -2164,7 +2150,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: 'fe80ca520d546dcf6a3216936475e923881bdabb',
+  sha: 'd910c647d61af502d4ad4bb33d9136c1e67321ca',
   lua:
     clockPart +
     `

@@ -6,7 +6,7 @@
 -- No call reads more holders of a readers-writer lock than its decision needs, so its cost does not grow with their number.
 -- Permits are summed over all holders. The members read by the calls of a batch are cached, and each write of those calls
 -- updates the cache.
-local locks, checked, changes = {}, {}, {}
+local locks, checked = {}, {}
 local chunk = 16 -- H81 S8
 
 local function isOurs(text)
@@ -186,14 +186,6 @@ end
 local function forget(lock, token)
   local held = locks[lock]
   locks[lock] = held and held.whole and without(held, token) or nil
-end
-
--- The token of the holder that was downgraded in place and reads since. There is at most one, since a writer is alone.
-local function changed(limit)
-  if changes[limit] == nil then
-    changes[limit] = call('GET', limit) or false
-  end
-  return changes[limit]
 end
 
 -- Makes the set expire with its last member, so that nothing stays if no call cleans up. Foreign members end as they would.

@@ -30,9 +30,8 @@ if ends then
     setEnd(lock)
   end
 end
-if ends and string.find(mine, '^1 r 1 [1-9]') and changed(KEYS[3]) == ARGV[1] then
+if ends and string.find(mine, '^1 r 1 [1-9]') and call('GET', KEYS[3]) == ARGV[1] then
   call('DEL', KEYS[3])
-  changes[KEYS[3]] = nil
 end
 local function others()
   if ARGV[3] ~= '0' then

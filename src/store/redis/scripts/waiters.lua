@@ -157,13 +157,11 @@ local function newTicket(queue, all, asking)
     local list = all[band].list
     last = math.max(last, list[#list] and list[#list].ticket or 0)
   end
-  local part = all[asking.band]
-  if not all.whole and not part.last then
-    local found = call('ZRANGE', queue, part.high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+  if not all.whole then
+    local found = call('ZRANGE', queue, all[asking.band].high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
     local ticket = (tonumber(found[2]) or 0) + shifts[asking.band]
-    part.last = ticket <= micros + protocol.maxAheadMicros and ticket or 0
+    last = math.max(last, ticket <= micros + protocol.maxAheadMicros and ticket or 0)
   end
-  last = math.max(last, part.last or 0)
   return math.max(micros, last + 1)
 end
 
