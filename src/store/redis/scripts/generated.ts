@@ -337,10 +337,7 @@ end
 local since, till = now, now + 2 * pause + 100
 local found = call('ZRANGEBYSCORE', queue, '-inf', '(0', 'WITHSCORES')
 for i = 1, #found, 2 do
-local longest, first, last = nil, nil, nil
-if string.sub(found[i], 1, 5) == 'poll ' then
-longest, first, last = pollOf(found[i], tonumber(found[i + 1]))
-end
+local longest, first, last = pollOf(found[i], tonumber(found[i + 1]))
 if longest then
 since = math.min(since, first)
 if longest > pause then
@@ -1008,7 +1005,7 @@ return reply`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: '4e6ea88dbb6269f231babf63f673daec0c807ced',
+  sha: 'c2f429bc2756b3fe216cc0e66a6948715563f3ff',
   lua:
     clockPart +
     `
@@ -1128,7 +1125,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '406c2437ec6b206876670a28e0e13b560a7cd471',
+  sha: '5a47c596bddbdfc98a1a3bb80831ec8790bd6097',
   lua:
     clockPart +
     `
@@ -1531,7 +1528,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '08f21c63c37f3f087bdea5b8e40f20ba5cecf16e',
+  sha: '4cee787f4e4e19790a5ba7c4c4b3f92995a260be',
   lua:
     clockPart +
     `
@@ -1704,7 +1701,7 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: '4ca7c89658e378994baa33db4f2865c372601438',
+  sha: 'eb19fa6540c615d4fc0cf1a3836d9f36f0484682',
   lua:
     clockPart +
     `
@@ -1866,7 +1863,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: 'e6ce1f0f8f4c83801235846839b2d3dc458c774d',
+  sha: 'bbd8033bc3b31fe316db952281623f1354966493',
   lua:
     clockPart +
     `
@@ -2294,7 +2291,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: '1115f539932857e97fd272e2221ce318df1f2cc2',
+  sha: 'bd1c77b43359ae85357f8b67404c0c09026a300e',
   lua:
     clockPart +
     `

@@ -90,7 +90,7 @@ local function enqueue(queue, token, lifetime, fences, channel, id, ticket, sile
   return score, before
 end
 
--- The parts of the current poll mark: pause, since, until.
+-- The parts of a poll mark: pause, since, until; nil for a mark that has expired, and for any other member.
 local function pollOf(member, score)
   local since, till = string.match(member, '^poll (%d+) (%d+)$')
   since, till = tonumber(since), tonumber(till)
@@ -109,10 +109,7 @@ local function markPoll(queue, pause)
   local since, till = now, now + 2 * pause + protocol.pollMarkMs
   local found = call('ZRANGEBYSCORE', queue, '-inf', '(0', 'WITHSCORES')
   for i = 1, #found, 2 do
-    local longest, first, last = nil, nil, nil
-    if string.sub(found[i], 1, 5) == 'poll ' then
-      longest, first, last = pollOf(found[i], tonumber(found[i + 1]))
-    end
+    local longest, first, last = pollOf(found[i], tonumber(found[i + 1]))
     if longest then
       since = math.min(since, first)
       if longest > pause then
