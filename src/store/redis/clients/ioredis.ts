@@ -97,27 +97,30 @@ function anyNode(client: ForeignClient): ForeignClient {
 }
 
 /**
- * Options of a connection of our own. Offline queueing, resending and subscribing again are for us to decide; channels have no
- * prefix. While no sentinel answers, ioredis would ask them all for ever, on a timer that keeps the process alive.
+ * A connection of our own, which keeps no process alive. Offline queueing, resending and subscribing again are for us to decide;
+ * channels have no prefix. While no sentinel answers, ioredis would ask them all for ever, on a timer that keeps the process alive.
  */
-const ownOptions = {
-  lazyConnect: true,
-  sentinelRetryStrategy: null,
-  keyPrefix: '',
-  enableAutoPipelining: false,
-  autoResubscribe: false,
-  autoResendUnfulfilledCommands: false,
-};
+function duplicateOf(client: ForeignClient, options: object): ForeignClient {
+  const connection = client.duplicate({
+    lazyConnect: true,
+    sentinelRetryStrategy: null,
+    keyPrefix: '',
+    enableAutoPipelining: false,
+    autoResubscribe: false,
+    autoResendUnfulfilledCommands: false,
+    ...options,
+  });
+  connection.on('error', () => {});
+  connection.on('ready', () => connection.stream.unref());
+  return connection;
+}
 
 function dedicated(client: ForeignClient): DedicatedClient {
   const retryStrategy = (times: number): number | null =>
     readinessOf(client.status) === 'closed' ? null : Math.min(times * 50, 500);
   // Another database may have been selected since the client was made.
   const db = client.condition?.select ?? client.options.db;
-  const connection = client.duplicate({ ...ownOptions, db, retryStrategy });
-  connection.on('error', () => {});
-  // Our own connection must not keep alive a process whose work is done.
-  connection.on('ready', () => connection.stream.unref());
+  const connection = duplicateOf(client, { db, retryStrategy });
   const opened: Promise<unknown> = connection.connect();
   // A connection that failed to open would go on reconnecting, and nothing would be left to close it.
   opened.catch(() => end(connection));
@@ -133,15 +136,13 @@ function subscriberOn(client: ForeignClient): OpenSubscriber {
   return async (onMessage, onEnd) => {
     // Each attempt of a sentinel client leaves timers of two seconds behind.
     if (readinessOf(client.status) === 'closed') throw new Error('the Redis client was closed');
-    const connection = anyNode(client).duplicate({ ...ownOptions, retryStrategy: null });
-    connection.on('error', () => {});
+    const connection = duplicateOf(anyNode(client), { retryStrategy: null });
     connection.on('end', onEnd);
     connection.on('message', onMessage);
     await connection.connect().catch((error: unknown) => {
       end(connection);
       throw error;
     });
-    connection.stream.unref();
     return {
       subscribe: (channel) => connection.subscribe(channel),
       unsubscribe: (channel) => connection.unsubscribe(channel),

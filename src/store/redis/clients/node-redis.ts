@@ -150,12 +150,13 @@ function readinessOf(client: ForeignClient, kind: NodeRedisKind): () => Readines
   };
 }
 
-/** A connection of our own, with an error listener: without one, a dropped socket would crash the process. */
+/** A connection of our own. It keeps no process alive, and without an error listener a dropped socket would end the process. */
 function duplicateOf(client: ForeignClient, options?: object): ForeignClient {
   const legacy = client.options?.legacyMode ? { legacyMode: false } : undefined;
   // Our connection caches nothing, and its end would clear a cache that it shared.
   const connection = client.duplicate({ clientSideCache: undefined, ...legacy, ...options });
   connection.on('error', () => {});
+  connection.on('ready', () => connection.unref());
   return connection;
 }
 
@@ -172,8 +173,6 @@ function destroy(connection: ForeignClient): void {
 function dedicated(client: ForeignClient): DedicatedClient {
   const connection = duplicateOf(client);
   const commands = plain(connection);
-  // Our own connection must not keep alive a process whose work is done.
-  connection.on('ready', () => connection.unref());
   // Reconnecting must not keep the process alive once the owner has closed the client.
   connection.on('reconnecting', () => client.isOpen === false && destroy(connection)); // H77c
   const opened = openLike(client, connection);
@@ -237,7 +236,6 @@ function subscriberOn(node: () => ForeignClient | Promise<ForeignClient>): OpenS
     // The connection does not reconnect, so an error is its end; if our side closes it, no error follows.
     connection.on('error', onEnd);
     await connection.connect();
-    connection.unref();
     return {
       subscribe: (channel) => connection.subscribe(channel, (message: string) => onMessage(channel, message)),
       unsubscribe: (channel) => connection.unsubscribe(channel),
