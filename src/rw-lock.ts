@@ -8,6 +8,7 @@ import {
   type CloseOptions,
   defaults,
   type Options,
+  oneOf,
   type RWLockOptions,
   type Settings,
   settle,
@@ -47,11 +48,7 @@ export interface RWLease extends Lease {
 const rwDefaults: Settings = { ...defaults, maxRetries: 200, retryTimeoutMs: 10, autoExtend: true };
 
 const ownRules = {
-  prefer: {
-    expected: "'writer', 'reader' or 'fair'",
-    kind: (value: unknown) => typeof value === 'string',
-    possible: (value: unknown) => ['writer', 'reader', 'fair'].includes(value as string),
-  },
+  prefer: oneOf("'writer', 'reader' or 'fair'", ['writer', 'reader', 'fair']),
   readers: { ...textRule, expected: 'the name of a group of readers, at most 256 well-formed characters' },
 };
 

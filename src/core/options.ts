@@ -167,6 +167,12 @@ export function milliseconds(expected: string, possible: (value: number) => bool
   return { expected, kind: isNumber, possible };
 }
 /** @internal */
+export const oneOf = (expected: string, values: readonly string[]): Rule => ({
+  expected,
+  kind: isString,
+  possible: (value) => values.includes(value),
+});
+/** @internal */
 export const textRule: Rule = {
   expected: 'well-formed text of at most 256 characters',
   kind: isString,

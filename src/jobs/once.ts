@@ -8,7 +8,7 @@ import { runUnder, tryLease } from '../acquire/run';
 import { LockBackendError, optionError } from '../core/errors';
 import { describe } from '../core/keys';
 import type { Slot } from '../core/lock-state';
-import { integer, type OnceOptions, type Rule, type Settings, settle, takeOwn } from '../core/options';
+import { integer, type OnceOptions, oneOf, type Settings, settle, takeOwn } from '../core/options';
 import { heldLockOf, type Lease } from '../hold/lease';
 import type { Scope } from '../hold/scope';
 
@@ -18,15 +18,10 @@ export type OnceResult<T> =
   /** `done`: the job of the slot has run; `busy`: it is running now, or the job of an earlier slot still is. */
   | { ran: false; slot: Slot; reason: 'done' | 'busy' };
 
-const modeRule: Rule = {
-  expected: "'at-most-once' or 'until-success'",
-  kind: (value) => typeof value === 'string',
-  possible: (value) => value === 'at-most-once' || value === 'until-success',
-};
 const ownRules = {
   every: { ...integer(1000), expected: 'a whole number of milliseconds, at least 1000', required: true },
   offset: { ...integer(Number.MIN_SAFE_INTEGER), expected: 'a whole number of milliseconds' },
-  mode: modeRule,
+  mode: oneOf("'at-most-once' or 'until-success'", ['at-most-once', 'until-success']),
 };
 
 /** @internal Implements `WithLock.once`. */
