@@ -30,14 +30,10 @@ export async function changeInPlace(nodes: Nodes, request: ChangeRequest, sent: 
 }
 
 async function voteOf(node: QuorumNode, request: ChangeRequest, longestMs: number): Promise<AcquireReply> {
-  const identified = node.identify(request.commandTimeoutMs);
-  identified?.catch(() => {});
-  const reply = await node.store.acquire(request);
-  if (!reply.granted || request.mode.kind === 'shared') return reply;
-  await node.confirm(identified, request.commandTimeoutMs);
+  const reply = await node.acquire(request);
+  if (!reply.granted || request.mode.kind === 'shared' || node.guardedForMs(longestMs) <= 0) return reply;
   // A node without a vote has made the change, and will report it again when it has a vote.
-  const hasVote = node.restartGuard(longestMs, request.keys) === undefined;
-  return hasVote ? reply : { granted: false, leftMs: 0 };
+  return { granted: false, leftMs: 0 };
 }
 
 function decide(

@@ -3,7 +3,7 @@
 import { LockBackendError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
 import type { Key } from '../../core/keys';
-import type { Moment, Node, NodeVote, ReleaseRequest } from '../contract';
+import type { AcquireReply, AcquireRequest, Moment, Node, ReleaseRequest } from '../contract';
 import type { LateRequest } from '../late-request';
 
 /** The time, handed in so that a simulation can control it. The timers keep no process alive. */
@@ -52,22 +52,27 @@ export class QuorumNode {
   }
 
   /** True if another server may be behind the connection than the identified one. */
-  get mayHaveChanged(): boolean {
+  get #mayHaveChanged(): boolean {
     return (
       !this.#isIdentityHidden && this.store.generation !== undefined && this.store.generation() !== this.#generation
     );
   }
 
-  /** Identifies the server; undefined if it is identified already. If connections cannot be told apart, each call identifies it. */
-  identify(timeoutMs: number): Promise<void> | undefined {
-    if (this.#isIdentityHidden || (this.store.generation !== undefined && !this.mayHaveChanged)) return undefined;
-    return this.#identify(timeoutMs);
+  /** Requests a lock. A grant counts once the server that granted is identified. */
+  async acquire(request: AcquireRequest): Promise<AcquireReply> {
+    const identified = this.identify(request.commandTimeoutMs);
+    identified?.catch(() => {}); // without a grant nobody waits for it
+    const reply = await this.store.acquire(request);
+    if (!reply.granted) return reply;
+    if (identified !== undefined) await identified;
+    if (this.#mayHaveChanged) await this.identify(request.commandTimeoutMs);
+    return reply;
   }
 
-  /** Resolves, after a grant, once the server that granted is known; undefined if it is known already. */
-  confirm(identified: Promise<void> | undefined, timeoutMs: number): Promise<void> | undefined {
-    if (identified === undefined && !this.mayHaveChanged) return undefined;
-    return Promise.resolve(identified).then(() => (this.mayHaveChanged ? this.identify(timeoutMs) : undefined));
+  /** Identifies the server; undefined if it is identified already. If connections cannot be told apart, each call identifies it. */
+  identify(timeoutMs: number): Promise<void> | undefined {
+    if (this.#isIdentityHidden || (this.store.generation !== undefined && !this.#mayHaveChanged)) return undefined;
+    return this.#identify(timeoutMs);
   }
 
   async #identify(timeoutMs: number): Promise<void> {
@@ -90,36 +95,24 @@ export class QuorumNode {
     }
   }
 
-  /** The reason for which the node has no vote: in a restart it may have forgotten a lock of one of the lifetimes in use. */
-  restartGuard(longestMs: number, key: Key): LockBackendError | undefined {
-    const missingMs = this.#guardedForMs(longestMs);
-    if (missingMs <= 0) return undefined;
-    const message = `${this.name} was started less than a lifetime ago: it has no vote for another ${Math.ceil(missingMs)} ms`;
-    return new LockBackendError(message, { key });
+  /** The ms for which the node has no vote, if positive: in a restart it may have forgotten a lock of one of the lifetimes in use. */
+  guardedForMs(longestMs: number): number {
+    return this.isFirstRun ? 0 : this.youngForMs(longestMs);
   }
 
-  /** True if the server was started less than a lifetime ago. */
-  isYoung(longestMs: number): boolean {
-    return this.#youngForMs(longestMs) > 0;
-  }
-
-  /** The vote of the node after a grant. */
-  voteFor(longestMs: number): NodeVote {
-    const guardedForMs = this.#guardedForMs(longestMs);
-    return guardedForMs > 0 ? { guardedForMs } : true;
-  }
-
-  #guardedForMs(longestMs: number): number {
-    return this.isFirstRun ? 0 : this.#youngForMs(longestMs);
-  }
-
-  #youngForMs(longestMs: number): number {
+  /** The ms until the server has been running for a lifetime, if positive. */
+  youngForMs(longestMs: number): number {
     return this.#startedMs + longestMs - this.#clock.now().monoMs;
   }
 
+  withoutVote(guardedForMs: number, key: Key): LockBackendError {
+    const message = `${this.name} was started less than a lifetime ago: it has no vote for another ${Math.ceil(guardedForMs)} ms`;
+    return new LockBackendError(message, { key });
+  }
+
   /** Makes requests ask other nodes first, for a while. */
-  wasLate(nowMs: number): void {
-    this.lastUntilMs = nowMs + lastForMs;
+  wasLate(): void {
+    this.lastUntilMs = this.#clock.now().monoMs + lastForMs;
   }
 
   /** Skips the node from now on if it did not reply at all. */

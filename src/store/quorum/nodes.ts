@@ -146,7 +146,7 @@ export class Nodes {
       this.#identifications = identifications;
       const known = this.all.filter(({ runId }) => runId !== '');
       this.#duplicate = known.find(({ runId }, n) => known.findIndex((each) => each.runId === runId) < n);
-      if (this.all.every((node) => node.isMarkedNew && node.isYoung(this.longestMs))) {
+      if (this.all.every((node) => node.isMarkedNew && node.youngForMs(this.longestMs) > 0)) {
         for (const node of this.all) node.isFirstRun = true;
       }
     }

@@ -7,13 +7,14 @@
 // A round asks a bare majority first. Nearly always that is enough, and a lock that is released at once costs the other nodes
 // nothing. The others are asked if one of the first refuses, or after a moment, because a node is slow or because the lock is
 // still held: then a majority holds the lock even if it loses a node.
+//
+// Each node mints its own fence. The grant counts once a majority, all of whose nodes voted for it, knows the largest of these
+// fences: none of its nodes will mint one that is not larger (H65). Nodes that are behind are raised to that fence.
 import type { LockBackendError } from '../../core/errors';
 import type { Linked } from '../../core/linked-list';
 import { type AcquireRequest, type NodeVote, type ReleaseReply, type ReleaseRequest, unknownTicket } from '../contract';
 import { LateRequest } from '../late-request';
-import { FenceVotes } from './fence-votes';
 import type { QuorumNode } from './node';
-import { NodeMap } from './node-map';
 import type { Nodes } from './nodes';
 
 /** The end of a round. `wroteBack`: the nodes had minted different fences. */
@@ -26,7 +27,21 @@ export type Verdict =
 /** The reply to the release at a node, if one was sent there. */
 export type Releases = (node: QuorumNode) => Promise<ReleaseReply> | undefined;
 
-const none: readonly QuorumNode[] = [];
+/** The state of a node that a round has asked. */
+interface Ballot {
+  readonly node: QuorumNode;
+  /** True until the node has answered. */
+  isOpen: boolean;
+  /** The last fence of the node, if the node voted for the round. */
+  fence: number | undefined;
+  /** True once the node was told the largest fence. */
+  isRaised: boolean;
+  mayHoldToken: boolean;
+  /** The request that may still bring the token to the node. */
+  late: LateRequest | undefined;
+  mayBeQueued: boolean;
+}
+
 /** The remaining nodes of all rounds that are due within this time are asked by one timer. */
 const gridMs = 2;
 
@@ -42,23 +57,23 @@ export class Round implements Linked<Round> {
   readonly #onVerdict: (verdict: Verdict) => void;
   readonly #onDone: () => void;
   #phase: 'asking' | 'granted' | 'failed' | 'over' = 'asking';
-  /** The fences of the nodes that voted for this round. */
-  readonly #fences = new FenceVotes();
-  /** Nodes that have not answered yet. */
-  readonly #open = new NodeMap<true>();
+  readonly #ballots: Ballot[] = [];
+  /** The number of nodes that have not answered yet. */
+  #open = 0;
   /** The nodes that are not asked yet, and the alarm that asks them. */
-  #rest: readonly QuorumNode[] = none;
+  #rest: readonly QuorumNode[] = [];
   #restAlarm: unknown;
-  /** Nodes where the token may be, each with the late request that may still bring the token there. */
-  readonly #holders = new NodeMap<LateRequest | undefined>();
-  /** Nodes without room: the caller may be queued there. */
-  readonly #queued = new NodeMap<true>();
+  /** The fence of the grant: the largest when a majority had voted. A later vote does not raise it. */
+  #fence: number | undefined;
+  /** The number of nodes that are being told the fence. */
+  #writing = 0;
   /** True once the queued caller has been granted the lock, which it may have released since. */
   #isServed = false;
-  readonly #lefts: number[] = [];
+  /** The shortest time for which a node has no room. */
+  #leftMs: number | undefined;
   readonly #errors: LockBackendError[] = [];
+  /** The number of nodes that voted for or against the round. */
   #votes = 0;
-  #writing = 0;
   /** When the last nodes were asked, in monotonic ms. */
   #askedMs = 0;
   #releases: Releases | undefined;
@@ -88,7 +103,7 @@ export class Round implements Linked<Round> {
     skipped: readonly LockBackendError[],
     restAfterMs: number,
   ): void {
-    for (const error of skipped) this.#errors.push(error);
+    this.#errors.push(...skipped);
     this.#rest = rest;
     if (rest.length > 0)
       this.#restAlarm = this.#nodes.clock.setTimer(() => this.#onLate(), restAfterMs + gridMs, gridMs);
@@ -103,41 +118,39 @@ export class Round implements Linked<Round> {
   #takeRest(): readonly QuorumNode[] {
     const rest = this.#rest;
     if (rest.length > 0) this.#nodes.clock.clearTimer(this.#restAlarm);
-    this.#rest = none;
+    this.#rest = [];
     return rest;
   }
 
   #onLate(): void {
-    if (this.#phase === 'asking') for (const node of this.#open.keys()) node.wasLate(this.#nodes.clock.now().monoMs);
+    if (this.#phase === 'asking') for (const { node, isOpen } of this.#ballots) if (isOpen) node.wasLate();
     this.askAll();
   }
 
   #ask(nodes: readonly QuorumNode[]): void {
-    const { commandTimeoutMs } = this.#request;
     this.#askedMs = this.#nodes.clock.now().monoMs;
-    for (const node of nodes) this.#open.set(node, true);
+    this.#open += nodes.length;
     for (const node of nodes) {
-      const identified = node.identify(commandTimeoutMs);
-      // The identification is awaited with a grant, and not needed without one.
-      identified?.catch(() => {});
-      node.store.acquire(this.#request).then(
-        (reply) => {
-          if (!reply.granted) return this.#busy(node, reply.leftMs);
-          const confirmed = node.confirm(identified, commandTimeoutMs);
-          if (confirmed === undefined) return this.#granted(node, reply.fence);
-          confirmed.then(
-            () => this.#granted(node, reply.fence),
-            (error) => this.#failed(node, error),
-          );
-        },
-        (error) => this.#failed(node, error),
+      const ballot: Ballot = {
+        node,
+        isOpen: true,
+        fence: undefined,
+        isRaised: false,
+        mayHoldToken: false,
+        late: undefined,
+        mayBeQueued: false,
+      };
+      this.#ballots.push(ballot);
+      node.acquire(this.#request).then(
+        (reply) => (reply.granted ? this.#granted(ballot, reply.fence) : this.#busy(ballot, reply.leftMs)),
+        (error) => this.#failed(ballot, error),
       );
     }
   }
 
   /** True if the node's reply is still to come. */
   awaits(node: QuorumNode): boolean {
-    return this.#open.has(node);
+    return this.#ballots.some((each) => each.node === node && each.isOpen);
   }
 
   /** The nodes that were not asked, and will not be. */
@@ -157,46 +170,50 @@ export class Round implements Linked<Round> {
     this.#checkDone();
   }
 
-  #granted(node: QuorumNode, fence: number): void {
-    this.#holders.set(node, undefined);
-    const guard = this.#phase === 'asking' && node.restartGuard(this.#nodes.longestMs, this.#request.keys);
-    if (guard) {
-      this.#errors.push(guard);
-      node.wasLate(this.#nodes.clock.now().monoMs);
+  #granted(ballot: Ballot, fence: number): void {
+    const { node } = ballot;
+    const guardedForMs = node.guardedForMs(this.#nodes.longestMs);
+    ballot.mayHoldToken = true;
+    if (this.#phase === 'asking' && guardedForMs > 0) {
+      this.#errors.push(node.withoutVote(guardedForMs, this.#request.keys));
+      node.wasLate();
     } else {
       this.#votes += 1;
-      this.#fences.set(node, fence);
+      ballot.fence = fence;
     }
-    this.#answered(node, node.voteFor(this.#nodes.longestMs));
+    this.#answered(ballot, guardedForMs > 0 ? { guardedForMs } : true);
   }
 
-  #busy(node: QuorumNode, leftMs: number): void {
+  #busy(ballot: Ballot, leftMs: number): void {
     this.#votes += 1;
-    this.#lefts.push(leftMs);
-    if (this.#isServed) this.#leaveQueue(node);
-    else this.#queued.set(node, true);
-    this.#answered(node, 0);
+    this.#leftMs = Math.min(this.#leftMs ?? leftMs, leftMs);
+    if (this.#isServed) this.#leaveQueue(ballot.node);
+    else ballot.mayBeQueued = true;
+    this.#answered(ballot, 0);
   }
 
-  #failed(node: QuorumNode, error: LockBackendError): void {
+  #failed(ballot: Ballot, error: LockBackendError): void {
     // A request that was not sent, because its caller gave up, says nothing about the node.
-    if (error.unknown || this.#request.begin()) node.failed(error);
+    if (error.unknown || this.#request.begin()) ballot.node.failed(error);
     this.#errors.push(error);
-    this.#holders.set(node, new LateRequest(this.#askedMs, this.#request.commandTimeoutMs)); // H63c
-    this.#answered(node, error);
+    ballot.mayHoldToken = true; // H63c
+    ballot.late = new LateRequest(this.#askedMs, this.#request.commandTimeoutMs);
+    this.#answered(ballot, error);
   }
 
-  #answered(node: QuorumNode, vote: NodeVote): void {
-    this.#request.votes?.voted(this.#nodes.all.indexOf(node), vote);
-    this.#open.delete(node);
-    if (this.#phase === 'over' || this.#phase === 'failed') this.#releaseLate(node); // H62d
+  #answered(ballot: Ballot, vote: NodeVote): void {
+    this.#request.votes?.voted(this.#nodes.all.indexOf(ballot.node), vote);
+    ballot.isOpen = false;
+    this.#open -= 1;
+    if (this.#phase === 'over' || this.#phase === 'failed') this.#releaseLate(ballot); // H62d
     this.#decide();
   }
 
   #decide(): void {
     if (this.#phase === 'asking') {
-      if (this.#fences.size >= this.#nodes.majority) this.#agreeOnFence();
-      else if (this.#fences.size + this.#open.size + this.#rest.length < this.#nodes.majority) {
+      const voters = this.#ballots.filter(({ fence }) => fence !== undefined);
+      if (voters.length >= this.#nodes.majority) this.#agreeOnFence(voters);
+      else if (voters.length + this.#open + this.#rest.length < this.#nodes.majority) {
         this.#phase = 'failed';
         this.#releaseAll(); // H62c
       }
@@ -204,44 +221,47 @@ export class Round implements Linked<Round> {
     if (this.#phase === 'failed') this.#explain();
     // Undecided: the first nodes are not enough.
     const isUndecided = this.#phase === 'asking' || this.#phase === 'failed';
-    if (isUndecided && this.#open.size + this.#writing === 0) this.askAll();
+    if (isUndecided && this.#open + this.#writing === 0) this.askAll();
     this.#checkDone();
   }
 
   #checkDone(): void {
     if (this.#phase === 'over') this.#takeRest();
-    if (this.#open.size + this.#writing + this.#rest.length === 0) this.#onDone();
+    if (this.#open + this.#writing + this.#rest.length === 0) this.#onDone();
   }
 
   /** Grants once a majority that has voted for this round will mint only larger fences than ours. */
-  #agreeOnFence(): void {
-    const { fence } = this.#fences;
+  #agreeOnFence(voters: readonly Ballot[]): void {
+    const fences = voters.map((each) => each.fence!);
+    this.#fence ??= Math.max(...fences); // H65b
+    const fence = this.#fence;
     // H65
-    if (!this.#fences.isKnownTo(this.#nodes.majority)) {
-      for (const node of this.#fences.takeBehind()) this.#raise(node, fence);
+    if (fences.filter((each) => each >= fence).length < this.#nodes.majority) {
+      for (const each of voters) if (each.fence! < fence && !each.isRaised) this.#raise(each, fence);
       return;
     }
     this.#phase = 'granted';
     this.#isServed = true;
-    const isNew = (this.#request.queueAs?.ticket ?? 0) === 0;
     // An entry may be at nodes that had no room now, and at nodes that had no room before and were not asked again.
-    const mayQueue = isNew ? this.#queued.keys() : this.#nodes.all.filter((node) => !this.#fences.has(node));
-    for (const node of mayQueue) this.#leaveQueue(node);
-    this.#onVerdict({ is: 'granted', fence, wroteBack: this.#fences.wroteBack });
+    const isNew = (this.#request.queueAs?.ticket ?? 0) === 0;
+    for (const node of this.#nodes.all) {
+      const ballot = this.#ballots.find((each) => each.node === node);
+      if (isNew ? ballot?.mayBeQueued : ballot?.fence === undefined) this.#leaveQueue(node);
+    }
+    this.#onVerdict({ is: 'granted', fence, wroteBack: this.#ballots.some(({ isRaised }) => isRaised) });
   }
 
-  #raise(node: QuorumNode, fence: number): void {
+  #raise(ballot: Ballot, fence: number): void {
     const { keys, token, mode, commandTimeoutMs } = this.#request;
+    ballot.isRaised = true;
     this.#writing += 1;
     const raised = (isOurs: boolean): void => {
       this.#writing -= 1;
-      // H65c
-      if (isOurs) this.#fences.set(node, fence);
-      else this.#fences.delete(node);
+      ballot.fence = isOurs ? fence : undefined; // H65c
       this.#decide();
     };
-    node.store.raise({ keys, token, mode, fence, commandTimeoutMs }).then(raised, (error) => {
-      node.failed(error);
+    ballot.node.store.raise({ keys, token, mode, fence, commandTimeoutMs }).then(raised, (error) => {
+      ballot.node.failed(error);
       this.#errors.push(error);
       this.#votes -= 1;
       raised(false);
@@ -253,27 +273,26 @@ export class Round implements Linked<Round> {
     const isBusy = this.#votes >= this.#nodes.majority;
     if (!isBusy && !this.#nodes.isMinority(this.#errors.length)) return;
     this.#phase = 'over';
-    const leftMs = this.#lefts.length > 0 ? Math.min(...this.#lefts) : 0;
-    this.#onVerdict(isBusy ? { is: 'busy', leftMs } : { is: 'failed', errors: this.#errors });
+    this.#onVerdict(isBusy ? { is: 'busy', leftMs: this.#leftMs ?? 0 } : { is: 'failed', errors: this.#errors });
   }
 
   #releaseAll(): void {
-    for (const node of this.#holders.keys()) this.#release(node);
+    for (const each of this.#ballots) if (each.mayHoldToken) this.#release(each);
   }
 
-  #releaseLate(node: QuorumNode): void {
-    if (!this.#holders.has(node)) return;
-    const release = this.#holders.get(node) === undefined ? this.#releases?.(node) : undefined;
+  #releaseLate(ballot: Ballot): void {
+    if (!ballot.mayHoldToken) return;
+    const release = ballot.late === undefined ? this.#releases?.(ballot.node) : undefined;
     // A release that was sent behind the request has found the token at this node.
-    if (release === undefined) return this.#release(node);
+    if (release === undefined) return this.#release(ballot);
     release.then(
-      (reply) => reply !== 'released' && this.#release(node),
+      (reply) => reply !== 'released' && this.#release(ballot),
       () => {},
     );
   }
 
-  #release(node: QuorumNode): void {
-    node.abandon(releaseOf(this.#request, this.token), this.#holders.get(node));
+  #release({ node, late }: Ballot): void {
+    node.abandon(releaseOf(this.#request, this.token), late);
   }
 
   #leaveQueue(node: QuorumNode): void {
