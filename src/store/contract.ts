@@ -308,8 +308,7 @@ export interface Store {
 }
 
 /** A store that can be a node of a quorum. */
-export interface Node extends Omit<Store, 'kind' | 'operator'> {
-  readonly operator?: Operator;
+export interface Node extends Store {
   /** Raises the fence. False: the token no longer holds all of the keys, and nothing was changed. */
   raise(request: RaiseRequest): Promise<boolean>;
   /** Identifies the answering server, without waiting for a connection. Rejects with a `redisCode` if the server does not tell. */

@@ -22,6 +22,7 @@ import type {
 } from '../../src/store/contract';
 import { Machine } from '../../src/store/embedded/machine/mutex-machine';
 import type { LateRequest } from '../../src/store/late-request';
+import type { Operator } from '../../src/store/operator';
 import { placesOf } from '../../src/store/permit-places';
 import { Quorum } from '../../src/store/quorum/store';
 import { Heap, mulberry32, type Timed } from './events';
@@ -260,6 +261,8 @@ class Server {
 
 /** A server as one process reaches it. */
 class Connection implements Node {
+  readonly kind = 'redis';
+  readonly operator = {} as Operator;
   readonly keyPrefix = '';
   readonly #world: World;
   readonly #server: Server;

@@ -87,7 +87,7 @@ export class Quorum implements Store {
       clock,
     );
     this.#places = new Places(this.#nodes);
-    this.operator = new QuorumOperator(this.#nodes, (key, timeoutMs) => this.inspect(key, timeoutMs));
+    this.operator = new QuorumOperator(this.#nodes);
     const { size, majority } = this.#nodes;
     if (size > 2 && size % 2 === 1) return;
     const survives = size - majority;

@@ -20,7 +20,6 @@ import {
   type ReleaseReply,
   type ReleaseRequest,
   type Slot,
-  type Store,
 } from '../contract';
 import { stateFor } from '../inspected';
 import type { LateRequest } from '../late-request';
@@ -50,7 +49,7 @@ const stores = new WeakMap<object, RedisStore>();
  *
  * @throws {TypeError} `ERR_LOCK_OPTION` for anything that is no known client.
  */
-export function redisStore(client: object): Store & Node {
+export function redisStore(client: object): Node {
   let store = stores.get(client);
   if (store === undefined) {
     store = new RedisStore(scriptClient(client));
@@ -64,7 +63,7 @@ export function directStore(client: object): Direct {
   return (redisStore(client) as RedisStore).direct;
 }
 
-class RedisStore implements Store, Node {
+class RedisStore implements Node {
   readonly kind = 'redis';
   readonly channels: Channels | undefined;
   readonly keyPrefix: string;
