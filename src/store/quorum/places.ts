@@ -32,9 +32,9 @@ export class Places {
    * a single permit is not queued: it is seldom first at a majority just when a place is free there. A caller that wants
    * several permits is queued: otherwise single-permit callers would starve it.
    */
-  async choose(request: PlacesRequest): Promise<PlacesRequest | undefined> {
+  async choose(request: PlacesRequest, timeoutMs: number): Promise<PlacesRequest | undefined> {
     const { permits } = request.mode;
-    const free = await this.#ask(request);
+    const free = await this.#ask(request, timeoutMs);
     const isQueued = permits > 1 && request.queueAs !== undefined;
     if (free.length < permits && !isQueued) return undefined;
     const wanted = free.splice(0, permits);
@@ -44,15 +44,15 @@ export class Places {
   }
 
   /** The free places. At most one read is under way: an earlier read would not know the permits just released for a new caller. */
-  #ask(request: PlacesRequest): Promise<number[]> {
-    const { keys, mode, commandTimeoutMs } = request;
-    const what = `${mode.most} ${commandTimeoutMs} ${keys}`;
+  #ask({ keys, mode }: PlacesRequest, timeoutMs: number): Promise<number[]> {
+    const key = keys as string;
+    const what = `${mode.most} ${timeoutMs} ${key}`;
     const last = this.#reads.get(what);
     if (last !== undefined && !last.isSent) return last.free;
     const before = last === undefined ? new Promise<void>((resolve) => nextTick(resolve)) : last.free;
     const send = (): Promise<number[]> => {
       read.isSent = true;
-      return freePlaces(this.#nodes, request).finally(() => {
+      return freePlaces(this.#nodes, key, mode.most, timeoutMs).finally(() => {
         if (this.#reads.get(what) === read) this.#reads.delete(what);
       });
     };
@@ -63,13 +63,12 @@ export class Places {
 }
 
 /** The places that a majority can still grant. Places that fewer nodes know as taken come first; equal ones come in random order. */
-async function freePlaces(nodes: Nodes, request: PlacesRequest): Promise<number[]> {
-  const { keys, mode, commandTimeoutMs } = request;
+async function freePlaces(nodes: Nodes, key: string, most: number, timeoutMs: number): Promise<number[]> {
   const taken = await nodes.ask(
-    ({ store }) => store.readPlaces(keys as string, commandTimeoutMs),
-    (tally) => (tally.replies.size >= nodes.majority ? countOf(tally) : orFail(nodes, request, tally)),
+    ({ store }) => store.readPlaces(key, timeoutMs),
+    (tally) => (tally.replies.size >= nodes.majority ? countOf(tally) : orFail(nodes, key, tally)),
   );
-  const places = Array.from({ length: mode.most }, (_, place) => ({ place, count: taken.get(place) ?? 0 }));
+  const places = Array.from({ length: most }, (_, place) => ({ place, count: taken.get(place) ?? 0 }));
   return places
     .filter(({ count }) => !nodes.isMinority(count)) // H67b
     .map(({ place, count }) => ({ place, key: count + Math.random() }))
@@ -84,7 +83,7 @@ export async function placesOut(nodes: Nodes, key: string, commandTimeoutMs: num
     (tally) => {
       if (tally.open > 0) return undefined;
       const { size } = tally.replies;
-      if (size < nodes.majority) return orFail(nodes, { keys: key }, tally);
+      if (size < nodes.majority) return orFail(nodes, key, tally);
       return [...countOf(tally).values()].filter((count) => count > size - nodes.majority).length;
     },
   );
@@ -98,7 +97,6 @@ function countOf({ replies }: Tally<number[][]>): ReadonlyMap<number, number> {
   return taken;
 }
 
-function orFail(nodes: Nodes, { keys }: Pick<AcquireRequest, 'keys'>, { errors }: Tally<unknown>): undefined {
-  if (!nodes.isMinority(errors.length)) return undefined;
-  throw nodes.noMajority(errors, keys);
+function orFail(nodes: Nodes, key: string, { errors }: Tally<unknown>): undefined {
+  if (nodes.isMinority(errors.length)) throw nodes.noMajority(errors, key);
 }

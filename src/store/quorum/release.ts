@@ -19,9 +19,7 @@ export function releaseByMajority(
   const asked = nodes.responsive.filter((node) => !unasked.includes(node)); // H66f
   const replies = asked.map((node) => release(nodes, node, request));
   round?.end((node) => replies[asked.indexOf(node)]);
-  if (asked.length + unasked.length < nodes.size) {
-    for (const node of nodes.all) if (!asked.includes(node) && !unasked.includes(node)) node.abandon(request);
-  }
+  for (const node of nodes.all) if (!asked.includes(node) && !unasked.includes(node)) node.abandon(request);
   const neverAsked = unasked.map(() => 'missing');
   return nodes.ask(
     (node) => replies[asked.indexOf(node)]!,

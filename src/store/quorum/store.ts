@@ -77,7 +77,8 @@ export class Quorum implements Store {
   /** True once a lock with a fence was requested. */
   #mintsFences = false;
   #scopes = 0;
-  #onIdle: (() => void) | undefined;
+  /** Called when no round is under way. */
+  readonly #onIdle: (() => void)[] = [];
 
   constructor(stores: readonly Node[], clock: QuorumClock = realClock) {
     this.keyPrefix = stores[0]!.keyPrefix;
@@ -113,10 +114,9 @@ export class Quorum implements Store {
     if (mode.step > 0) return this.#change({ ...request, mode }, lifetimeMs);
     if (mode.kind !== 'counted') return this.#round(request, lifetimeMs); // H67
     const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
-    return this.#places.choose({ ...request, mode, commandTimeoutMs }).then((chosen) => {
-      if (chosen === undefined) return { granted: false, leftMs: 0 };
-      return this.#round({ ...request, queueAs: chosen.queueAs, mode: chosen.mode }, lifetimeMs);
-    });
+    return this.#places
+      .choose({ ...request, mode }, commandTimeoutMs)
+      .then((chosen) => (chosen ? this.#round(chosen, lifetimeMs) : { granted: false, leftMs: 0 }));
   }
 
   #change(request: ChangeRequest, lifetimeMs: number): Promise<AcquireReply> {
@@ -146,7 +146,8 @@ export class Quorum implements Store {
         else {
           this.#leadMs = nextLeadMs(this.#leadMs, verdict.wroteBack);
           this.#tookMs += (this.#clock.now().monoMs - sent.monoMs - this.#tookMs) / 16;
-          resolve(grantOf(request, verdict.fence, sent));
+          const { mode } = request;
+          resolve({ granted: true, fence: verdict.fence, sent: mode === undefined ? sent : earlier(sent, 1), mode });
         }
       };
       const [some, others] = this.#nodes.inOrder(listOf(request.keys)[0]!, sent.monoMs);
@@ -168,14 +169,12 @@ export class Quorum implements Store {
     const minFence = request.fences > 0 || request.mode ? this.#minFence(sent) : undefined;
     const onDone = (): void => {
       this.#rounds.delete(round);
-      if (this.#rounds.size === 0) this.#onIdle?.();
+      if (this.#rounds.size === 0) for (const onIdle of this.#onIdle.splice(0)) onIdle();
     };
     const round = new Round({ ...request, commandTimeoutMs, minFence }, this.#nodes, onDone, onVerdict);
     this.#rounds.add(round);
-    const isWhole = onVerdict === undefined || first.length + rest.length === this.#nodes.size;
-    const skipped = isWhole ? [] : this.#nodes.skipped([...first, ...rest]);
     const restAfterMs = Math.min(Math.max(minRestMs, 4 * this.#tookMs), maxRestMs, lifetimeMs * timeoutShare);
-    round.start(first, rest, skipped, restAfterMs);
+    round.start(first, rest, this.#nodes.skipped([...first, ...rest]), restAfterMs);
   }
 
   /** The minimum fence of a round: ahead of every clock when it arrives there, if all goes well. */
@@ -250,16 +249,7 @@ export class Quorum implements Store {
 
   async leave(): Promise<void> {
     this.#scopes -= 1;
-    if (this.#rounds.size > 0) {
-      await new Promise<void>((resolve) => {
-        const before = this.#onIdle;
-        this.#onIdle = () => {
-          this.#onIdle = undefined;
-          before?.();
-          resolve();
-        };
-      });
-    }
+    if (this.#rounds.size > 0) await new Promise<void>((resolve) => this.#onIdle.push(resolve));
     if (this.#scopes === 0) for (const node of this.#nodes.all) node.reset();
     await Promise.all(this.#nodes.all.map(({ store }) => store.leave()));
   }
@@ -272,9 +262,4 @@ function nodeTimeout(lifetimeMs: number, commandTimeoutMs: number): number {
 /** The next lead: further ahead after fences that differed, and slowly nearer again. */
 function nextLeadMs(leadMs: number, wroteBack: boolean): number {
   return wroteBack ? Math.min(2 * leadMs, farthestLeadMs) : Math.max(0.99 * leadMs, nearestLeadMs);
-}
-
-function grantOf({ mode }: AcquireRequest, fence: number, sent: Moment): AcquireReply {
-  if (mode === undefined) return { granted: true, fence, sent };
-  return { granted: true, fence, sent: earlier(sent, 1), mode };
 }
