@@ -6,33 +6,10 @@ import { describe, type Key, slotOf } from '../core/keys';
 import { cleanError } from './clean-error';
 
 /** States of a server that end by themselves. */
-const temporary = new Set([
-  'LOADING',
-  'BUSY', // H54
-  'READONLY',
-  'MASTERDOWN',
-  'NOREPLICAS',
-  'CLUSTERDOWN',
-  'TRYAGAIN',
-  'MOVED',
-  'ASK',
-  'OOM',
-  'MISCONF',
-]);
+const temporary = 'LOADING|BUSY|READONLY|MASTERDOWN|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|OOM|MISCONF'; // H54
 /** States that an operator or the caller has to change. */
-const lasting = [
-  'NOAUTH',
-  'WRONGPASS',
-  'NOPERM',
-  'WRONGTYPE',
-  'CROSSSLOT',
-  'NOSCRIPT',
-  'VERSION',
-  'LIMIT',
-  'FENCE',
-  'FOREIGN',
-];
-const known = new RegExp(`\\b(${[...temporary, ...lasting].join('|')})\\b`);
+const lasting = 'NOAUTH|WRONGPASS|NOPERM|WRONGTYPE|CROSSSLOT|NOSCRIPT|VERSION|LIMIT|FENCE|FOREIGN';
+const known = new RegExp(`\\b(${temporary}|${lasting})\\b`);
 
 /** ioredis 5, iovalkey: what they say instead of sending a command. The client was given to us for good. */
 const onlySubscribes = /in subscriber mode/;
@@ -57,7 +34,7 @@ export function refusal(error: unknown, key: Key): LockBackendError {
     const mayRun = !onlySubscribes.test(text);
     return new LockBackendError(message, { key, cause, unknown: mayRun, retryable: mayRun });
   }
-  const retryable = temporary.has(redisCode) || /max number of clients/i.test(text); // H10b H54b
+  const retryable = temporary.split('|').includes(redisCode) || /max number of clients/i.test(text); // H10b H54b
   return new LockBackendError(message, { key, cause, redisCode, retryable });
 }
 
