@@ -413,7 +413,7 @@ describe('the machine of the embedded stores', () => {
       expect(raise('w', fence + 100, ['k'], mode('exclusive'))).to.equal(true);
       expect([machine.holders('k', micros())[0]!.fence, machine.fence]).to.deep.equal([fence + 500, fence + 500]);
       expect(raise('other', fence + 900, ['k'], mode('exclusive'))).to.equal(false);
-      machine.release({ keys: ['k'], token: 'w', ticket: 0, yieldMs: 0, mode: mode('exclusive') }, micros());
+      machine.release({ keys: ['k'], token: 'w', held: { mode: mode('exclusive') } }, micros());
       acquire('r', { mode: mode('shared') });
       const shared = machine.holders('k', micros())[0]!.fence;
       expect(raise('r', shared + 500, ['k'], mode('shared'))).to.equal(true);
@@ -504,7 +504,7 @@ describe('the machine of the embedded stores', () => {
       for (const id of ['1', '2'])
         acquire(`r${id}`, { mode: mode('shared'), queueAs: { channel: 'p', id, ticket: 0 } });
       const drop = (token: string, how: Mode, ticket = 0) =>
-        machine.release({ keys: ['k'], token, ticket, yieldMs: 0, mode: how }, micros());
+        machine.release({ keys: ['k'], token, ticket, held: { mode: how } }, micros());
       expect(drop('v', mode('exclusive'))).to.deep.equal({ results: ['taken'], next: undefined });
       expect(heard).to.deep.equal([]);
       expect(drop('w', mode('exclusive'))).to.deep.equal({ results: ['released'], next: undefined });

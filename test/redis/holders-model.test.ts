@@ -241,9 +241,10 @@ class AcquireMember extends Step {
     const notAfterMs = lateness(late, real.micros);
     const queuedAs = isOfQuorum(who) && !this.#change ? `${token} waits` : token;
     const queueAs = placed ? { ...entryOf(who, real, token), silenceMs, token: queuedAs } : undefined;
-    const beside = this.#besideIn(real);
+    const sharedWith = this.#besideIn(real);
+    const beside = sharedWith === undefined ? undefined : { token: sharedWith };
     const command = { keys: [key], token, lifetimeMs, notAfterMs, fences, minFence, queueAs, mode, beside };
-    const parted = beside === undefined ? [] : [textOf(real.machine, beside, mode, real.micros)];
+    const parted = beside === undefined ? [] : [textOf(real.machine, beside.token, mode, real.micros)];
     const expected = outcome(() => real.machine.acquire(command, real.micros));
     if (typeof expected !== 'string' && expected.outcome === 'granted') real.queuedFor.delete(token);
     else if (placed && typeof expected !== 'string' && expected.outcome === 'busy')
@@ -383,7 +384,7 @@ class ReleaseMember extends Step {
     const token = memberToken(this.#who);
     const ticket = this.#leaves ? -1 : 0;
     const known = memberText(real.machine, token, this.#mode, real.micros);
-    const command = { keys: [key], token, ticket, yieldMs: 0, mode: this.#mode };
+    const command = { keys: [key], token, ticket, yieldMs: 0, held: { mode: this.#mode } };
     const expected = real.machine.release(command, real.micros);
     if (this.#leaves) real.queuedFor.delete(token);
     const { queue, limit } = companions;

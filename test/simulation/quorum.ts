@@ -332,7 +332,7 @@ class Connection implements Node {
   }
 
   async release({ token, commandTimeoutMs, ticket = 0, held }: ReleaseRequest): Promise<ReleaseReply> {
-    const command = { keys: [key], token, ticket, yieldMs: 0, mode: held?.mode };
+    const command = { keys: [key], token, ticket, yieldMs: 0, held };
     const reply = await this.#call(commandTimeoutMs, `releases ${token}`, ({ machine, micros }) =>
       machine.release(command, micros),
     );

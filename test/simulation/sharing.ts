@@ -137,9 +137,7 @@ class Sharers extends Process {
     const notAfterMs = epochMs + Math.floor(this.world.nowMs) + commandTimeoutMs;
     const command = { keys: [key], token, lifetimeMs: lifetimeMs!, notAfterMs, fences, queueAs, mode: request.mode! };
     const sent = this.#moment();
-    const reply = await this.#ask(() =>
-      this.world.machine.acquire({ ...command, beside: beside?.token }, this.world.micros),
-    );
+    const reply = await this.#ask(() => this.world.machine.acquire({ ...command, beside }, this.world.micros));
     if (reply.outcome === 'granted') return { granted: true, fence: reply.fence, sent, others: reply.others };
     if (reply.outcome !== 'busy') throw new Error(reply.outcome);
     return { granted: false, leftMs: reply.leftMs, position: reply.position };
@@ -159,8 +157,7 @@ class Sharers extends Process {
   };
 
   readonly abandon = async ({ token, held }: ReleaseRequest): Promise<void> => {
-    const { mode } = held!;
-    const command = { keys: [key], token, ticket: -1, yieldMs: 0, mode };
+    const command = { keys: [key], token, ticket: -1, yieldMs: 0, held };
     await this.release(() => void this.world.machine.release(command, this.world.micros));
   };
 

@@ -129,7 +129,7 @@ export class MemoryTable implements Table {
     return runOn(this, key, (machine, micros) => {
       const token = machine.holder(key, micros);
       if (token === undefined) return false;
-      machine.release({ keys: [key], token, ticket: 0, yieldMs: 0 }, micros);
+      machine.release({ keys: key, token }, micros);
       return true;
     });
   }

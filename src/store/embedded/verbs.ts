@@ -1,8 +1,8 @@
 // The verbs of a store without a server. When a call returns, its command has been carried out, alone.
 import { earlier, type Moment, now } from '../../core/clock';
-import { LockBackendError, optionError } from '../../core/errors';
-import { describe, type Key, listOf } from '../../core/keys';
-import { refusal } from '../backend-errors';
+import { optionError } from '../../core/errors';
+import { listOf } from '../../core/keys';
+import { givenUp, refusal } from '../backend-errors';
 import type {
   AcquireReply,
   AcquireRequest,
@@ -31,27 +31,19 @@ export class EmbeddedVerbs implements SynchronousVerbs {
   }
 
   acquire(request: AcquireRequest): AcquireReply {
-    const { keys, token, queueAs, minReplicas, lifetimeMs, mode, pauseMs, slots, beside } = request;
+    const { keys, minReplicas, slots } = request;
     if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
-    if (!request.begin()) throw new LockBackendError(`the caller no longer waits for ${describe(keys)}`, { key: keys });
+    if (!request.begin()) throw givenUp(keys);
     const sent = this.#sendMoment();
-    const claim = {
-      keys: listOf(keys),
-      token,
-      lifetimeMs: lifetimeMs ?? neverMs,
-      notAfterMs: Number.POSITIVE_INFINITY,
-      fences: request.fences,
-      queueAs,
-      pauseMs,
-      mode,
-      slots,
-      beside: beside?.token,
-    };
     const work = (machine: Machine, micros: number): AcquireReply => {
-      const reply = replyOf(machine.acquire(claim, micros), this.#from(sent, micros));
+      const reply = replyOf(machine.acquire(request, micros), this.#from(sent, micros));
       return slots === undefined ? reply : { ...reply, slot: slotAt(Math.floor(micros / 1000), slots) };
     };
-    return this.#run(keys, work, sent.monoMs);
+    try {
+      return runOn(this.#table, keys, work, sent.monoMs);
+    } catch (error) {
+      throw refusal(error, keys); // as Redis would refuse another kind of key, or another number of permits
+    }
   }
 
   extend({ keys, token, lifetimeMs, exact, held, endedMs, begin }: ExtendRequest): ExtendReply {
@@ -68,25 +60,22 @@ export class EmbeddedVerbs implements SynchronousVerbs {
     }, sent.monoMs);
   }
 
-  release({ keys, token, ticket = 0, yieldMs = 0, held, done, checkedMs }: ReleaseRequest): ReleaseReply {
-    const command = { keys: listOf(keys), token, ticket, yieldMs, mode: held?.mode };
-    const work = (machine: Machine, micros: number): readonly ReleaseReply[] => {
-      if (done !== undefined) machine.markSlot(command.keys[0]!, token, done, micros);
-      return machine.release(command, micros).results;
+  release(request: ReleaseRequest): ReleaseReply {
+    const { keys, token, done, checkedMs } = request;
+    const work = (machine: Machine, micros: number): ReleaseReply => {
+      if (done !== undefined) machine.markSlot(listOf(keys)[0]!, token, done, micros);
+      return resultOf(machine.release(request, micros).results);
     };
-    return resultOf(runOn(this.#table, keys, work, checkedMs));
+    return runOn(this.#table, keys, work, checkedMs);
   }
 
-  releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): [ReleaseReply, AcquireReply] {
-    const { keys, token, ticket = 0, yieldMs = 0, checkedMs } = release;
+  releaseAndAcquire(release: ReleaseRequest, next: AcquireRequest): [ReleaseReply, AcquireReply] {
+    const { keys, checkedMs } = release;
     const moment = this.#sendMoment();
     const isAsChecked = this.renewed !== undefined && checkedMs !== undefined;
     const sent = isAsChecked ? earlier(moment, moment.monoMs - checkedMs) : moment;
-    const { lifetimeMs, queueAs } = acquire;
-    const next = { token: acquire.token, lifetimeMs: lifetimeMs ?? neverMs, fences: acquire.fences, queueAs };
-    const command = { keys: listOf(keys), token, ticket, yieldMs, next };
     const work = (machine: Machine, micros: number): [ReleaseReply, AcquireReply] => {
-      const reply = machine.release(command, micros);
+      const reply = machine.release({ ...release, next }, micros);
       return [resultOf(reply.results), replyOf(reply.next!, this.#from(sent, micros))];
     };
     return runOn(this.#table, keys, work, sent.monoMs);
@@ -102,15 +91,6 @@ export class EmbeddedVerbs implements SynchronousVerbs {
   #from(sent: Moment, micros: number): Moment {
     return earlier(sent, (micros % 1000) / 1000 + (this.#table.lagMs?.() ?? 0));
   }
-
-  /** Runs a command. A refusal becomes the error that Redis would give: another kind of key, or another number of permits. */
-  #run<T>(keys: Key, work: (machine: Machine, micros: number) => T, monoMs: number): T {
-    try {
-      return runOn(this.#table, keys, work, monoMs);
-    } catch (error) {
-      throw refusal(error, keys);
-    }
-  }
 }
 
 function replyOf(acquired: CommandOutcome, sent: Moment): AcquireReply {
@@ -120,19 +100,11 @@ function replyOf(acquired: CommandOutcome, sent: Moment): AcquireReply {
   if (acquired.outcome === 'done') return { granted: false, leftMs: 0, isDone: true };
   // Nothing is ever late here; a change in place that a later one has overtaken counts as gone.
   if (acquired.outcome !== 'busy') {
-    return {
-      granted: false,
-      leftMs: Number.POSITIVE_INFINITY,
-      impossible: acquired.outcome === 'deadlock' ? 'deadlock' : 'gone',
-    };
+    const impossible = acquired.outcome === 'deadlock' ? 'deadlock' : 'gone';
+    return { granted: false, leftMs: Number.POSITIVE_INFINITY, impossible };
   }
   const { leftMs, position } = acquired;
-  return {
-    granted: false,
-    leftMs: remainingOf(leftMs),
-    position,
-    sent: position && earlier(sent, grantClockMs),
-  };
+  return { granted: false, leftMs: remainingOf(leftMs), position, sent: position && earlier(sent, grantClockMs) };
 }
 
 function resultOf(results: readonly ReleaseReply[]): ReleaseReply {

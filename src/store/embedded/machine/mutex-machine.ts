@@ -5,12 +5,14 @@
 //
 // This file has the verbs of a mutex, and the entry to those of locks with a mode (shared-machine.ts).
 
+import { listOf } from '../../../core/keys';
 import { hashOf } from '../../../core/token';
 import type { ExtendReply, Mode, ReleaseReply } from '../../contract';
 import { freedChannel } from '../../operator';
 import { type Limits, limits, maxAheadMicros, maxSilenceMs, pollEveryMs } from '../../protocol';
 import { type Slots, slotAt } from '../../slots';
 import type { AcquireCommand, CommandOutcome, LockRequest, Publish, ReleaseCommand } from './command';
+import { neverMs } from './inspection';
 import { LockTable } from './lock-table';
 import { enqueue, front, hasQueue, markPoll, mustYield } from './mutex-queue';
 import { type LockRow, MemoryRows, type Rows } from './row';
@@ -35,12 +37,12 @@ export class Machine extends LockTable {
   }
 
   acquire(command: AcquireCommand, micros: number): CommandOutcome {
-    const { keys, token, queueAs, mode } = command;
+    const { token, queueAs, mode, notAfterMs = Number.POSITIVE_INFINITY } = command;
     if (mode !== undefined) return this.#acquireShared({ ...command, mode }, micros);
     if (command.slots !== undefined) return this.#acquireOnce({ ...command, slots: command.slots }, micros);
     const nowMs = Math.floor(micros / 1000);
-    if (nowMs > command.notAfterMs) return { outcome: 'late' }; // H3g
-    const rows = keys.map((key) => this.row(key, nowMs));
+    if (nowMs > notAfterMs) return { outcome: 'late' }; // H3g
+    const rows = listOf(command.keys).map((key) => this.row(key, nowMs));
     for (const { shared } of rows) if (shared?.holders.some((each) => each.endMs > nowMs)) throw new Error(notMutex); // H79e
     let untilMs = -1;
     for (const row of rows) if (row.token !== undefined && row.token !== token) untilMs = Math.max(untilMs, row.endMs);
@@ -100,10 +102,11 @@ export class Machine extends LockTable {
   }
 
   release(command: ReleaseCommand, micros: number): { results: ReleaseReply[]; next: CommandOutcome | undefined } {
-    const { keys, token, ticket, yieldMs, next, mode } = command;
+    const { token, ticket = 0, yieldMs = 0, next, held } = command;
+    const keys = listOf(command.keys);
     const nowMs = Math.floor(micros / 1000);
-    if (mode !== undefined) {
-      const result = this.#sharedLock(keys[0]!, micros).release(token, ticket, mode.kind === 'exclusive');
+    if (held !== undefined) {
+      const result = this.#sharedLock(keys[0]!, micros).release(token, ticket, held.mode.kind === 'exclusive');
       return { results: [result], next: undefined };
     }
     let answer: CommandOutcome | undefined;
@@ -126,7 +129,7 @@ export class Machine extends LockTable {
   }
 
   #acquireShared(command: SharedCommand, micros: number): CommandOutcome {
-    const key = command.keys[0]!;
+    const key = listOf(command.keys)[0]!;
     if (this.holder(key, micros) !== undefined) throw new Error('WRONGTYPE this key is held as a mutex');
     const silenceMs = (before: number, wantedMs: number | undefined): number =>
       Math.min(wantedMs || 2 * pollEveryMs(before, this.#limits), maxSilenceMs);
@@ -137,8 +140,8 @@ export class Machine extends LockTable {
   /** Acquires as `acquire` does, unless the job of the current slot has run. */
   #acquireOnce({ slots, ...command }: AcquireCommand & { readonly slots: Slots }, micros: number): CommandOutcome {
     const nowMs = Math.floor(micros / 1000);
-    if (nowMs > command.notAfterMs) return { outcome: 'late' };
-    const row = this.row(command.keys[0]!, nowMs);
+    if (nowMs > (command.notAfterMs ?? nowMs)) return { outcome: 'late' };
+    const row = this.row(listOf(command.keys)[0]!, nowMs);
     const slot = slotAt(nowMs, slots);
     const { startMs, endMs } = row.slot ?? { startMs: nowMs, endMs: nowMs };
     // A mark from the future is ignored: when it was written, the clock ran ahead, in another slot.
@@ -213,11 +216,11 @@ export class Machine extends LockTable {
     least: number,
     micros: number,
   ): CommandOutcome {
-    const nowMs = Math.floor(micros / 1000);
+    const endMs = Math.floor(micros / 1000) + (lifetimeMs ?? neverMs);
     const areOurs = rows.every((row) => row.token === token);
     if (fences > 0 && (this.rows.fence === 0 || !areOurs)) this.#mint(fences, micros, least);
     for (const row of rows) {
-      row.endMs = row.token === token ? Math.max(row.endMs, nowMs + lifetimeMs) : nowMs + lifetimeMs;
+      row.endMs = row.token === token ? Math.max(row.endMs, endMs) : endMs;
       row.token = token;
     }
     // Only a caller that can be queued is told the number of others.

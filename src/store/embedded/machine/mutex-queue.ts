@@ -4,6 +4,7 @@ import { isOurs } from '../../../core/token';
 import type { QueueEntry, QueuePosition } from '../../contract';
 import { type Limits, maxSilenceMs, maxYieldMs, pollEveryMs, pollLatenessMs, pollMarkMs } from '../../protocol';
 import type { LockRequest } from './command';
+import { neverMs } from './inspection';
 import type { LockRow, QueuedRow } from './row';
 
 /** Queues a token under its first ticket, or renews its entry. */
@@ -23,7 +24,7 @@ export function enqueue(
   const before = others.filter((entry) => entry.ticket < mine).length;
   const mayBeSilentMs = Math.max(2 * pollEveryMs(before, most), Math.min(silenceMs, maxSilenceMs));
   const deadlineMs = Math.floor(micros / 1000) + mayBeSilentMs;
-  others.splice(before, 0, { ticket: mine, channel, id, token, lifetimeMs, fences, deadlineMs });
+  others.splice(before, 0, { ticket: mine, channel, id, token, lifetimeMs: lifetimeMs ?? neverMs, fences, deadlineMs });
   row.queue = others;
   row.queueEndMs = Math.floor(micros / 1000) + maxSilenceMs;
   return { ticket: mine, before, outside: row.token !== undefined && !isOurs(row.token) };

@@ -9,6 +9,7 @@ import { type ExtendReply, type Mode, noChannel, type ReleaseReply } from '../..
 import { placesOf } from '../../permit-places';
 import { maxNotified, readersPassMicros } from '../../protocol';
 import type { AcquireCommand, CommandOutcome } from './command';
+import { neverMs } from './inspection';
 import type { Shared, SharedEntry, SharedHolder } from './row';
 
 export type SharedCommand = AcquireCommand & { readonly mode: Mode };
@@ -47,7 +48,7 @@ export class SharedLock {
   ): CommandOutcome {
     const { token, lifetimeMs, queueAs, mode, beside } = command;
     const { kind, most, step, group } = mode;
-    if (this.#nowMs > command.notAfterMs) return { outcome: 'late' };
+    if (this.#nowMs > (command.notAfterMs ?? this.#nowMs)) return { outcome: 'late' };
     const alive = this.#alive;
     const mine = alive.find((each) => each.token === token);
     const held = alive.filter((each) => each !== mine);
@@ -65,7 +66,7 @@ export class SharedLock {
     const isDeadlock = isUpgrade && mine!.step < step && others.some((each) => each.kind === 'upgrade');
     if (isDeadlock) return { outcome: 'deadlock' };
 
-    const endMs = Math.max(this.#nowMs + lifetimeMs, mine?.endMs ?? 0);
+    const endMs = Math.max(this.#nowMs + (lifetimeMs ?? neverMs), mine?.endMs ?? 0);
     if (mine !== undefined && (step === 0 || mine.step === step)) {
       mine.endMs = endMs;
       this.#all.queue = others;
@@ -82,7 +83,7 @@ export class SharedLock {
     const granted = isUpgrade
       ? held.length === 0
       : (!(kind === 'counted' && sharesPlace(held, group)) && this.#isTurnOf(asking, others, held, most)) ||
-        held.some((each) => each.kind === 'shared' && each.token === beside);
+        held.some((each) => each.kind === 'shared' && each.token === beside?.token);
     if (granted) {
       const fence = fenceOf(command, held, mint);
       this.#all.holders = [...held, { kind, permits: mode.permits, step, fence, token, group, endMs }];
