@@ -47,16 +47,13 @@ export function privateFolder(): string {
       throw new LockBackendError(`the folder for shared memory cannot be made: ${(cause as Error).message}`, { cause });
     }
   }
-  const { uid: owner, mode } = checked(folder);
+  const stat = lstatSync(folder); // a link could be redirected
+  if (!stat.isDirectory())
+    throw new LockBackendError(`${folder} is not a folder`, { redisCode: 'NOPERM', retryable: false });
+  const { uid: owner, mode } = stat;
   if (owner !== uid || (mode & 0o077) !== 0) {
     const message = `${folder} is not private: expected a folder of user ${uid} with mode 0700; got user ${owner}, mode 0${(mode & 0o777).toString(8)}`;
     throw new LockBackendError(message, { redisCode: 'NOPERM', retryable: false });
   }
   return folder;
-}
-
-function checked(folder: string): { uid: number; mode: number } {
-  const stat = lstatSync(folder); // a link could be redirected
-  if (stat.isDirectory()) return stat;
-  throw new LockBackendError(`${folder} is not a folder`, { redisCode: 'NOPERM', retryable: false });
 }

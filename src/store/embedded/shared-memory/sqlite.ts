@@ -17,14 +17,14 @@ type SqlRow = Readonly<Record<string, SqlValue>>;
 /** The methods of an engine that are used here. */
 interface Engine {
   exec(sql: string): unknown;
-  prepare(sql: string): EngineStatement;
+  prepare(sql: string): Statement;
   close(): unknown;
 }
 
-interface EngineStatement {
+export interface Statement {
   run(...values: readonly SqlValue[]): unknown;
-  get(...values: readonly SqlValue[]): unknown;
-  all(...values: readonly SqlValue[]): unknown[];
+  get(...values: readonly SqlValue[]): SqlRow | undefined;
+  all(...values: readonly SqlValue[]): SqlRow[];
 }
 
 type Open = (file: string) => Engine;
@@ -48,9 +48,9 @@ let engine: Open | undefined;
 export class Database {
   readonly #file: string;
   readonly #engine: Engine;
-  readonly #begin: EngineStatement;
-  readonly #commit: EngineStatement;
-  readonly #rollBack: EngineStatement;
+  readonly #begin: Statement;
+  readonly #commit: Statement;
+  readonly #rollBack: Statement;
 
   /**
    * @param setUp SQL that each connection runs first.
@@ -95,11 +95,15 @@ export class Database {
     }
   }
 
+  /** Prepares a statement whose errors are LockBackendErrors. */
   prepare(sql: string): Statement {
-    return new Statement(
-      this.#file,
-      guarded(this.#file, () => this.#engine.prepare(sql)),
-    );
+    const file = this.#file;
+    const statement = guarded(file, () => this.#engine.prepare(sql));
+    return {
+      run: (...values) => guarded(file, () => statement.run(...values)),
+      get: (...values) => guarded(file, () => statement.get(...values)),
+      all: (...values) => guarded(file, () => statement.all(...values)),
+    };
   }
 
   /** Closes the connection and never fails: a connection that could not be closed is closed with this thread. */
@@ -114,28 +118,6 @@ export class Database {
     try {
       this.#rollBack.run();
     } catch {}
-  }
-}
-
-export class Statement {
-  readonly #file: string;
-  readonly #statement: EngineStatement;
-
-  constructor(file: string, statement: EngineStatement) {
-    this.#file = file;
-    this.#statement = statement;
-  }
-
-  run(...values: readonly SqlValue[]): void {
-    guarded(this.#file, () => this.#statement.run(...values));
-  }
-
-  get(...values: readonly SqlValue[]): SqlRow | undefined {
-    return guarded(this.#file, () => this.#statement.get(...values)) as SqlRow | undefined;
-  }
-
-  all(...values: readonly SqlValue[]): SqlRow[] {
-    return guarded(this.#file, () => this.#statement.all(...values)) as SqlRow[];
   }
 }
 

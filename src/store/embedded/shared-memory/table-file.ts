@@ -170,25 +170,13 @@ function remove(path: string): void {
 
 /** The rows that one command touches, which are read as text, and written back if their text has changed. */
 class TextRows implements Rows {
-  readonly #get: Statement;
-  readonly #put: Statement;
-  readonly #remove: Statement;
-  readonly #keys: Statement;
-  readonly #after: Statement;
-  readonly #getFence: Statement;
-  readonly #putFence: Statement;
+  readonly #statements: ReturnType<typeof statementsOn>;
   #fence: number | undefined;
   #isFenceNew = false;
   readonly #touched = new Map<string, { readonly row: LockRow; readonly text: string | undefined }>();
 
   constructor(database: Database) {
-    this.#get = database.prepare('SELECT row FROM locks WHERE key = ?');
-    this.#put = database.prepare('INSERT INTO locks VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET row = excluded.row');
-    this.#remove = database.prepare('DELETE FROM locks WHERE key = ?');
-    this.#keys = database.prepare('SELECT key FROM locks');
-    this.#getFence = database.prepare('SELECT fence FROM about');
-    this.#putFence = database.prepare('UPDATE about SET fence = ?');
-    this.#after = database.prepare('SELECT key, row FROM locks WHERE key > ? ORDER BY key LIMIT 256');
+    this.#statements = statementsOn(database);
   }
 
   begin(): void {
@@ -198,7 +186,7 @@ class TextRows implements Rows {
   }
 
   get fence(): number {
-    this.#fence ??= this.#getFence.get()!.fence as number;
+    this.#fence ??= this.#statements.getFence.get()!.fence as number;
     return this.#fence;
   }
 
@@ -210,7 +198,7 @@ class TextRows implements Rows {
   get(key: string): LockRow | undefined {
     const touched = this.#touched.get(key);
     if (touched !== undefined) return touched.row;
-    const text = this.#get.get(Buffer.from(key))?.row as string | undefined;
+    const text = this.#statements.get.get(Buffer.from(key))?.row as string | undefined;
     if (text === undefined) return undefined;
     const row = rowOf(text);
     this.#touched.set(key, { row, text });
@@ -224,34 +212,46 @@ class TextRows implements Rows {
   /** Writes the changed rows. True: the table has more rows than before. */
   write(micros: number): boolean {
     let isMore = false;
-    if (this.#isFenceNew) this.#putFence.run(this.#fence!);
+    if (this.#isFenceNew) this.#statements.putFence.run(this.#fence!);
     for (const [key, { row, text }] of this.#touched) {
       if (isSpare(row, micros)) {
-        if (text !== undefined) this.#remove.run(Buffer.from(key));
+        if (text !== undefined) this.#statements.remove.run(Buffer.from(key));
         continue;
       }
       const newText = JSON.stringify(row);
       if (newText === text) continue;
-      this.#put.run(Buffer.from(key), newText);
+      this.#statements.put.run(Buffer.from(key), newText);
       isMore ||= text === undefined;
     }
     return isMore;
   }
 
   keys(): string[] {
-    return this.#keys.all().map(({ key }) => Buffer.from(key as Uint8Array).toString());
+    return this.#statements.keys.all().map(({ key }) => Buffer.from(key as Uint8Array).toString());
   }
 
   /** Removes spare rows, in pieces: nobody wants to hold a full table in memory twice. */
   sweep(micros: number): void {
     let last: Uint8Array = Buffer.alloc(0);
     for (;;) {
-      const piece = this.#after.all(last);
+      const piece = this.#statements.after.all(last);
       if (piece.length === 0) return;
-      for (const { key, row } of piece) if (isSpare(rowOf(row as string), micros)) this.#remove.run(key!);
+      for (const { key, row } of piece) if (isSpare(rowOf(row as string), micros)) this.#statements.remove.run(key!);
       last = piece.at(-1)!.key as Uint8Array;
     }
   }
+}
+
+function statementsOn(database: Database) {
+  return {
+    get: database.prepare('SELECT row FROM locks WHERE key = ?'),
+    put: database.prepare('INSERT INTO locks VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET row = excluded.row'),
+    remove: database.prepare('DELETE FROM locks WHERE key = ?'),
+    keys: database.prepare('SELECT key FROM locks'),
+    after: database.prepare('SELECT key, row FROM locks WHERE key > ? ORDER BY key LIMIT 256'),
+    getFence: database.prepare('SELECT fence FROM about'),
+    putFence: database.prepare('UPDATE about SET fence = ?'),
+  };
 }
 
 function rowOf(text: string): LockRow {
