@@ -30,11 +30,12 @@ import type {
 } from '../contract';
 import { now } from '../contract';
 import type { LateRequest } from '../late-request';
+import type { Operator } from '../operator';
 import { type ChangeRequest, changeInPlace } from './change';
 import { extendByMajority } from './extension';
 import { type QuorumClock, QuorumNode } from './node';
 import { Nodes } from './nodes';
-import { QuorumOperator } from './operator';
+import { quorumOperator } from './operator';
 import { Places } from './places';
 import { inspectMajority } from './reads';
 import { releaseByMajority } from './release';
@@ -61,7 +62,7 @@ export class Quorum implements Store {
   readonly kind = 'quorum';
   readonly keyPrefix: string;
   readonly isQuorum = true;
-  readonly operator: QuorumOperator;
+  readonly operator: Operator;
   readonly #nodes: Nodes;
   readonly #clock: QuorumClock;
   readonly #places: Places;
@@ -88,7 +89,7 @@ export class Quorum implements Store {
       clock,
     );
     this.#places = new Places(this.#nodes);
-    this.operator = new QuorumOperator(this.#nodes);
+    this.operator = quorumOperator(this.#nodes);
     const { size, majority } = this.#nodes;
     if (size > 2 && size % 2 === 1) return;
     const survives = size - majority;
