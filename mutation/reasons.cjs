@@ -28,7 +28,7 @@ const reasons = {
   ],
   'src/store/embedded/machine/mutex-machine.ts': [
     { code: 'if (untilMs >= 0) {', to: 'untilMs > 0', why: 'equivalent: what is held never ends at 0' },
-    { code: 'row.endMs < nowMs + lifetimeMs', to: '<=', why: 'equivalent: the same end' },
+    { code: 'row.endMs < endMs', to: '<=', why: 'equivalent: the same end' },
     { code: "return 'none'", to: '""', why: 'equivalent: it is compared with "mine" and "given" only' },
     { code: "return 'yielding'", to: '""', why: 'equivalent: it is compared with "mine" and "given" only' },
   ],

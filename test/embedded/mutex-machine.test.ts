@@ -3,7 +3,12 @@
 import { expect } from 'chai';
 import { hashOf, newToken } from '../../src/core/token';
 import type { ExtendReply, Mode, QueueEntry } from '../../src/store/contract';
-import type { AcquireCommand, CommandOutcome, ReleaseCommand } from '../../src/store/embedded/machine/command';
+import type {
+  AcquireCommand,
+  CommandOutcome,
+  ExtendCommand,
+  ReleaseCommand,
+} from '../../src/store/embedded/machine/command';
 import { Machine } from '../../src/store/embedded/machine/mutex-machine';
 import { type LockRow, MemoryRows } from '../../src/store/embedded/machine/row';
 import { freedChannel } from '../../src/store/operator';
@@ -358,8 +363,8 @@ describe('the machine of the embedded stores', () => {
   });
 
   describe('extends', () => {
-    const extend = (token: string, ms: number, more: { keys?: string[]; exact?: boolean; notAfterMs?: number } = {}) =>
-      machine.extend(more.keys ?? ['k'], token, ms, more.exact ?? false, more.notAfterMs ?? nowMs, micros());
+    const extend = (token: string, ms: number, more: Partial<ExtendCommand> = {}) =>
+      machine.extend({ keys: ['k'], token, lifetimeMs: ms, exact: false, notAfterMs: nowMs, ...more }, micros());
 
     it('to a later end only, unless it is exact', () => {
       acquire('a');
@@ -516,7 +521,10 @@ describe('the machine of the embedded stores', () => {
 
     it('is extended by its kind: a writer beside readers has lost it, and one that must write is not content to read', () => {
       const extend = (token: string, ms: number, how: Mode, strictly?: boolean): ExtendReply['outcome'] =>
-        machine.extend(['k'], token, ms, false, nowMs, micros(), how, strictly);
+        machine.extend(
+          { keys: ['k'], token, lifetimeMs: ms, exact: false, notAfterMs: nowMs, held: { mode: how }, strictly },
+          micros(),
+        );
       acquire('r', { mode: mode('shared') });
       expect(extend('r', 5000, mode('shared'))).to.equal('extended');
       expect(machine.holders('k', micros())[0]!.endMs).to.equal(nowMs + 5000);

@@ -340,7 +340,8 @@ class ExtendMember extends Step {
     const known = memberText(machine, token, this.#mode, micros);
     const [lifetimeMs, exact, mode] = [this.#lifetimeMs, this.#exact, this.#mode];
     const strictly = isOfQuorum(this.#who);
-    const expected = machine.extend([key], token, lifetimeMs, exact, notAfter, micros, mode, strictly);
+    const command = { keys: [key], token, lifetimeMs, exact, notAfterMs: notAfter, held: { mode }, strictly };
+    const expected = machine.extend(command, micros);
     const as = strictly && mode.kind === 'exclusive' ? ['w'] : [];
     const call = scripts.extendShared(
       ...([key, companions.limit, token, known, lifetimeMs, exact ? 1 : 0, notAfter, as] as const),

@@ -177,7 +177,7 @@ class Both {
 
   async extend(key: string, token: string, lifetimeMs: number, exact: boolean): Promise<void> {
     const notAfterMs = this.nowMs;
-    const outcome = this.#machine.extend([key], token, lifetimeMs, exact, notAfterMs, this.#micros);
+    const outcome = this.#machine.extend({ keys: [key], token, lifetimeMs, exact, notAfterMs }, this.#micros);
     const status = { extended: 1, missing: 0, taken: -1, late: -2 }[outcome];
     const reply = await this.#run(generated.extend([key], token, lifetimeMs, exact ? 1 : 0, notAfterMs));
     expect(reply, 'an extension').to.deep.equal([status, this.nowMs]);

@@ -240,7 +240,8 @@ class Held {
     const { lifetimeMs } = world.rules;
     const sentMs = world.nowMs;
     const notAfterMs = epochMs + this.untilMs;
-    const extend = () => world.machine.extend([key], this.token, lifetimeMs, false, notAfterMs, world.micros);
+    const extend = () =>
+      world.machine.extend({ keys: key, token: this.token, lifetimeMs, exact: false, notAfterMs }, world.micros);
     world.send(this.#process, extend, (reply) => {
       if (this.isOver || this.isLost) return;
       if (reply === 'extended') this.untilMs = Math.max(this.untilMs, sentMs + trustedMs(lifetimeMs));

@@ -183,7 +183,7 @@ class World {
     const [micros, keys] = [this.#micros, [key]];
     if (verb === 'acquire')
       return this.#machine.acquire({ keys, token, lifetimeMs, notAfterMs, fences: 1, minFence }, micros);
-    if (verb === 'renew') return this.#machine.extend(keys, token, lifetimeMs, false, notAfterMs, micros);
+    if (verb === 'renew') return this.#machine.extend({ keys, token, lifetimeMs, exact: false, notAfterMs }, micros);
     return this.#machine.release({ keys, token, ticket: 0, yieldMs: 0 }, micros).results[0];
   }
 

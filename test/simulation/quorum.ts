@@ -325,7 +325,7 @@ class Connection implements Node {
     const pending = { untilMs: request.validUntilMs };
     if (exact) this.#process.pendingExact.add(pending);
     const outcome = await this.#call(request.commandTimeoutMs, `extends ${token}`, ({ machine, micros }) =>
-      machine.extend([key], token, lifetimeMs! + 1, exact, notAfterMs, micros, held?.mode, strictly),
+      machine.extend({ keys: key, token, lifetimeMs: lifetimeMs! + 1, exact, notAfterMs, held, strictly }, micros),
     );
     this.#process.pendingExact.delete(pending);
     return outcome === 'extended' ? { outcome, sent } : { outcome };

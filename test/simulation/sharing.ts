@@ -151,7 +151,7 @@ class Sharers extends Process {
     const sent = this.#moment();
     const notAfterMs = epochMs + Math.floor(validUntilMs);
     const outcome = await this.#ask(() =>
-      machine.extend([key], token, lifetimeMs!, exact, notAfterMs, this.world.micros, held!.mode),
+      machine.extend({ keys: key, token, lifetimeMs, exact, notAfterMs, held }, this.world.micros),
     );
     return outcome === 'extended' ? { outcome, sent } : { outcome };
   };

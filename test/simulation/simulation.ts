@@ -279,7 +279,7 @@ export class Simulation {
 
   extend(token: string, lifetimeMs: number, notAfterMs: number, by: string): ReturnType<Machine['extend']> {
     this.commands += 1;
-    const outcome = this.machine.extend([key], token, lifetimeMs, false, notAfterMs, this.micros);
+    const outcome = this.machine.extend({ keys: key, token, lifetimeMs, exact: false, notAfterMs }, this.micros);
     this.note(() => `${by} confirms ${token}: ${outcome}`);
     return outcome;
   }

@@ -46,16 +46,16 @@ export class EmbeddedVerbs implements SynchronousVerbs {
     }
   }
 
-  extend({ keys, token, lifetimeMs, exact, held, endedMs, begin }: ExtendRequest): ExtendReply {
+  extend(request: ExtendRequest): ExtendReply {
+    const { keys, lifetimeMs, endedMs } = request;
     const sent = this.#sendMoment();
-    if (!begin()) return { outcome: 'late' };
+    if (!request.begin()) return { outcome: 'late' };
     // A late extension is itself part of a check.
     if (endedMs === undefined) this.renewed?.check(keys);
     const lateMs = endedMs === undefined ? 0 : Math.ceil(sent.monoMs - endedMs) + 1;
-    const [lifetime, notAfterMs] = [(lifetimeMs ?? neverMs) + lateMs, Number.POSITIVE_INFINITY];
+    const inTime = lateMs === 0 ? request : { ...request, lifetimeMs: (lifetimeMs ?? neverMs) + lateMs };
     return this.#table.run((machine, micros): ExtendReply => {
-      const inTime = micros - lateMs * 1000;
-      const outcome = machine.extend(listOf(keys), token, lifetime, exact, notAfterMs, inTime, held?.mode);
+      const outcome = machine.extend(inTime, micros - lateMs * 1000);
       return outcome === 'extended' ? { outcome, sent: this.#from(sent, micros) } : { outcome };
     }, sent.monoMs);
   }

@@ -1,5 +1,5 @@
 // The commands and replies of the machine: the arguments and replies of the scripts, as data.
-import type { AcquireRequest, QueuePosition, ReleaseRequest } from '../../contract';
+import type { AcquireRequest, ExtendRequest, QueuePosition, ReleaseRequest } from '../../contract';
 
 /** An acquire. Only that of a mutex without a queue entry may have several keys. */
 export interface AcquireCommand
@@ -11,6 +11,12 @@ export interface AcquireCommand
   /** Server time in ms after which the command changes nothing. Default: never. */
   readonly notAfterMs?: number;
   readonly beside?: { readonly token: string } | undefined;
+}
+
+export interface ExtendCommand
+  extends Pick<ExtendRequest, 'exact' | 'held' | 'keys' | 'lifetimeMs' | 'strictly' | 'token'> {
+  /** As for an acquire. */
+  readonly notAfterMs?: number;
 }
 
 export interface ReleaseCommand extends Pick<ReleaseRequest, 'held' | 'keys' | 'ticket' | 'token' | 'yieldMs'> {

@@ -11,7 +11,7 @@ import type { ExtendReply, Mode, ReleaseReply } from '../../contract';
 import { freedChannel } from '../../operator';
 import { type Limits, limits, maxAheadMicros, maxSilenceMs, pollEveryMs } from '../../protocol';
 import { type Slots, slotAt } from '../../slots';
-import type { AcquireCommand, CommandOutcome, LockRequest, Publish, ReleaseCommand } from './command';
+import type { AcquireCommand, CommandOutcome, ExtendCommand, LockRequest, Publish, ReleaseCommand } from './command';
 import { neverMs } from './inspection';
 import { LockTable } from './lock-table';
 import { enqueue, front, hasQueue, markPoll, mustYield } from './mutex-queue';
@@ -77,27 +77,17 @@ export class Machine extends LockTable {
     return true;
   }
 
-  extend(
-    keys: readonly string[],
-    token: string,
-    lifetimeMs: number,
-    exact: boolean,
-    notAfterMs: number,
-    micros: number,
-    mode?: Mode,
-    strictly = false,
-  ): ExtendReply['outcome'] {
+  extend(command: ExtendCommand, micros: number): ExtendReply['outcome'] {
+    const { token, lifetimeMs, exact, notAfterMs = Number.POSITIVE_INFINITY } = command;
+    const keys = listOf(command.keys);
+    if (command.held !== undefined) return this.#sharedLock(keys[0]!, micros).extend(command);
     const nowMs = Math.floor(micros / 1000);
-    if (mode !== undefined) {
-      const isWriter = mode.kind === 'exclusive';
-      const lock = this.#sharedLock(keys[0]!, micros);
-      return lock.extend(token, lifetimeMs, exact, notAfterMs, isWriter, strictly && isWriter);
-    }
+    const endMs = nowMs + (lifetimeMs ?? neverMs);
     const rows = keys.map((key) => this.row(key, nowMs));
     if (rows.some((row) => row.token !== undefined && row.token !== token)) return 'taken'; // H48b
     if (rows.some((row) => row.token === undefined)) return 'missing';
     if (nowMs > notAfterMs) return 'late'; // H13i
-    for (const row of rows) if (exact || row.endMs < nowMs + lifetimeMs) row.endMs = nowMs + lifetimeMs;
+    for (const row of rows) if (exact || row.endMs < endMs) row.endMs = endMs;
     return 'extended';
   }
 

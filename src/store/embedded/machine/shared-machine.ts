@@ -8,7 +8,7 @@
 import { type ExtendReply, type Mode, noChannel, type ReleaseReply } from '../../contract';
 import { placesOf } from '../../permit-places';
 import { maxNotified, readersPassMicros } from '../../protocol';
-import type { AcquireCommand, CommandOutcome } from './command';
+import type { AcquireCommand, CommandOutcome, ExtendCommand } from './command';
 import { neverMs } from './inspection';
 import type { Shared, SharedEntry, SharedHolder } from './row';
 
@@ -99,19 +99,14 @@ export class SharedLock {
     return { outcome: 'busy', leftMs, position: { ticket: asking.ticket, before, outside: false } };
   }
 
-  extend(
-    token: string,
-    lifetimeMs: number,
-    exact: boolean,
-    notAfterMs: number,
-    wasWriter: boolean,
-    mustBeWriter: boolean,
-  ): ExtendReply['outcome'] {
+  extend({ token, lifetimeMs, exact, held, strictly, notAfterMs }: ExtendCommand): ExtendReply['outcome'] {
+    const isWriter = held?.mode.kind === 'exclusive';
     const mine = this.#alive.find((each) => each.token === token);
-    if (mine === undefined) return this.#loss(wasWriter);
-    if (mustBeWriter && mine.kind !== 'exclusive') return 'missing';
-    if (this.#nowMs > notAfterMs) return 'late';
-    if (exact || mine.endMs < this.#nowMs + lifetimeMs) mine.endMs = this.#nowMs + lifetimeMs;
+    if (mine === undefined) return this.#loss(isWriter);
+    if (strictly && isWriter && mine.kind !== 'exclusive') return 'missing';
+    if (this.#nowMs > (notAfterMs ?? this.#nowMs)) return 'late';
+    const endMs = this.#nowMs + (lifetimeMs ?? neverMs);
+    if (exact || mine.endMs < endMs) mine.endMs = endMs;
     return 'extended';
   }
 
