@@ -7,7 +7,7 @@ export interface Values {
   read(key: string, commandTimeoutMs: number): Promise<string | null>;
   /** Writes the text while the token holds the lock. False: the token does not hold the lock, and nothing changed. */
   write(request: ValueRequest): Promise<boolean>;
-  /** Writes the text as `write` does, and notifies a channel. */
+  /** Writes the text as `write` does, or removes it if it is ''; and notifies a channel. */
   proclaim(request: ProclaimRequest): Promise<boolean>;
   /** The holder of a lock, and the text beside it; null: no holder. */
   readHolder(key: string, commandTimeoutMs: number): Promise<HolderText | null>;
@@ -22,8 +22,6 @@ export interface ValueRequest {
 }
 
 export interface ProclaimRequest extends ValueRequest {
-  /** The text to write; '' removes the present one. */
-  readonly text: string;
   /** The channel on which the observers of the lock are notified. */
   readonly channel: string;
 }

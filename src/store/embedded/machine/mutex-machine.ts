@@ -9,7 +9,7 @@ import { listOf } from '../../../core/keys';
 import { hashOf } from '../../../core/token';
 import type { ExtendReply, Mode, ReleaseReply } from '../../contract';
 import { freedChannel } from '../../operator';
-import { type Limits, limits, maxAheadMicros, maxSilenceMs, pollEveryMs } from '../../protocol';
+import { type Limits, limits, maxAheadMicros } from '../../protocol';
 import { type Slots, slotAt } from '../../slots';
 import type { AcquireCommand, CommandOutcome, ExtendCommand, LockRequest, Publish, ReleaseCommand } from './command';
 import { neverMs } from './inspection';
@@ -121,10 +121,7 @@ export class Machine extends LockTable {
   #acquireShared(command: SharedCommand, micros: number): CommandOutcome {
     const key = listOf(command.keys)[0]!;
     if (this.holder(key, micros) !== undefined) throw new Error('WRONGTYPE this key is held as a mutex');
-    const silenceMs = (before: number, wantedMs: number | undefined): number =>
-      Math.min(wantedMs || 2 * pollEveryMs(before, this.#limits), maxSilenceMs);
-    const mint = (count: number, least: number): number => this.#mint(count, micros, least);
-    return this.#sharedLock(key, micros).acquire(command, mint, silenceMs);
+    return this.#sharedLock(key, micros).acquire(command, (count, least) => this.#mint(count, micros, least));
   }
 
   /** Acquires as `acquire` does, unless the job of the current slot has run. */
@@ -161,7 +158,7 @@ export class Machine extends LockTable {
 
   #sharedLock(key: string, micros: number): SharedLock {
     const notify = (channel: string, ids: string[]): void => this.publish(channel, ids.join(','), key);
-    return new SharedLock(this.shared(key, Math.floor(micros / 1000)), micros, notify);
+    return new SharedLock(this.shared(key, Math.floor(micros / 1000)), micros, this.#limits, notify);
   }
 
   /** Grants a free lock to the first live entry of its queue. Returns whether there was one, and whether it is `mine`. */

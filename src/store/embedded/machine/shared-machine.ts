@@ -7,7 +7,7 @@
 // pass entries that have waited for less than half a second, so no stream of readers starves a writer.
 import { type ExtendReply, type Mode, noChannel, type ReleaseReply } from '../../contract';
 import { placesOf } from '../../permit-places';
-import { maxNotified, readersPassMicros } from '../../protocol';
+import { type Limits, maxNotified, maxSilenceMs, pollEveryMs, readersPassMicros } from '../../protocol';
 import type { AcquireCommand, CommandOutcome, ExtendCommand } from './command';
 import { neverMs } from './inspection';
 import type { Shared, SharedEntry, SharedHolder } from './row';
@@ -31,21 +31,19 @@ export class SharedLock {
   readonly #all: Shared;
   readonly #micros: number;
   readonly #nowMs: number;
+  readonly #limits: Limits;
   readonly #notify: (channel: string, ids: string[]) => void;
 
   /** @param notify Sends the ids of several entries of one process in one message. */
-  constructor(all: Shared, micros: number, notify: (channel: string, ids: string[]) => void) {
+  constructor(all: Shared, micros: number, limits: Limits, notify: (channel: string, ids: string[]) => void) {
     this.#all = all;
     this.#micros = micros;
     this.#nowMs = Math.floor(micros / 1000);
+    this.#limits = limits;
     this.#notify = notify;
   }
 
-  acquire(
-    command: SharedCommand,
-    mint: (count: number, least: number) => number,
-    silenceMs: (before: number, wantedMs: number | undefined) => number,
-  ): CommandOutcome {
+  acquire(command: SharedCommand, mint: (count: number, least: number) => number): CommandOutcome {
     const { token, lifetimeMs, queueAs, mode, beside } = command;
     const { kind, most, step, group } = mode;
     if (this.#nowMs > (command.notAfterMs ?? this.#nowMs)) return { outcome: 'late' };
@@ -93,7 +91,8 @@ export class SharedLock {
     const leftMs = untilRoomMs(kind, held, this.#nowMs);
     if (queueAs === undefined) return { outcome: 'busy', leftMs };
     const before = others.filter((each) => byScore(each, asking) < 0).length;
-    const deadlineMs = this.#nowMs + silenceMs(before, queueAs.silenceMs);
+    const silenceMs = Math.min(queueAs.silenceMs || 2 * pollEveryMs(before, this.#limits), maxSilenceMs);
+    const deadlineMs = this.#nowMs + silenceMs;
     this.#all.queue = [...others, { ...asking, deadlineMs }].sort(byScore);
     if (kind === 'counted' && this.#all.most === 0) this.#all.most = most;
     return { outcome: 'busy', leftMs, position: { ticket: asking.ticket, before, outside: false } };
