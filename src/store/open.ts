@@ -9,12 +9,8 @@ import { redisStore } from './redis/store';
 
 /** @internal @throws {TypeError} `ERR_LOCK_OPTION` for anything else. */
 export function storeOf(given: RedisLike | readonly RedisLike[]): Store {
-  if (isList(given)) return quorumOf(given.map(nodeOf));
+  if (Array.isArray(given)) return quorumOf(given.map(nodeOf));
   return embeddedStore(given) ?? redisStore(given);
-}
-
-function isList(given: RedisLike | readonly RedisLike[]): given is readonly RedisLike[] {
-  return Array.isArray(given);
 }
 
 function nodeOf(given: RedisLike, index: number): Node {

@@ -5,11 +5,12 @@
 // A caller names the places that it wants, and first reads which are free. Callers of one process read together and choose
 // different places; those that find too few do not vote. Callers of different processes choose at random, and seldom meet.
 import { nextTick } from '../../core/real-timers';
-import type { AcquireRequest, Mode } from '../contract';
+import type { Mode } from '../contract';
 import { placesText } from '../permit-places';
 import type { Nodes, Tally } from './nodes';
+import type { RoundRequest } from './round';
 
-type PlacesRequest = AcquireRequest & { readonly mode: Mode };
+type PlacesRequest = RoundRequest & { readonly mode: Mode };
 
 /** A read that is sent once all callers that share its reply have come. */
 interface SharedRead {
@@ -32,9 +33,9 @@ export class Places {
    * a single permit is not queued: it is seldom first at a majority just when a place is free there. A caller that wants
    * several permits is queued: otherwise single-permit callers would starve it.
    */
-  async choose(request: PlacesRequest, timeoutMs: number): Promise<PlacesRequest | undefined> {
+  async choose(request: PlacesRequest): Promise<PlacesRequest | undefined> {
     const { permits } = request.mode;
-    const free = await this.#ask(request, timeoutMs);
+    const free = await this.#ask(request);
     const isQueued = permits > 1 && request.queueAs !== undefined;
     if (free.length < permits && !isQueued) return undefined;
     const wanted = free.splice(0, permits);
@@ -44,15 +45,15 @@ export class Places {
   }
 
   /** The free places. At most one read is under way: an earlier read would not know the permits just released for a new caller. */
-  #ask({ keys, mode }: PlacesRequest, timeoutMs: number): Promise<number[]> {
+  #ask({ keys, mode, commandTimeoutMs }: PlacesRequest): Promise<number[]> {
     const key = keys as string;
-    const what = `${mode.most} ${timeoutMs} ${key}`;
+    const what = `${mode.most} ${commandTimeoutMs} ${key}`;
     const last = this.#reads.get(what);
     if (last !== undefined && !last.isSent) return last.free;
     const before = last === undefined ? new Promise<void>((resolve) => nextTick(resolve)) : last.free;
     const send = (): Promise<number[]> => {
       read.isSent = true;
-      return freePlaces(this.#nodes, key, mode.most, timeoutMs).finally(() => {
+      return freePlaces(this.#nodes, key, mode.most, commandTimeoutMs).finally(() => {
         if (this.#reads.get(what) === read) this.#reads.delete(what);
       });
     };

@@ -45,8 +45,8 @@ interface Ballot {
 /** The remaining nodes of all rounds that are due within this time are asked by one timer. */
 const gridMs = 2;
 
-/** A private copy that this round may modify. */
-type Own<T> = { -readonly [name in keyof T]: T[name] };
+/** A copy of the caller's request that its round may modify. `commandTimeoutMs` is that of one node. */
+export type RoundRequest = { -readonly [name in keyof AcquireRequest]: AcquireRequest[name] } & { lifetimeMs: number };
 
 export class Round implements Linked<Round> {
   before: Round | undefined = undefined;
@@ -79,11 +79,11 @@ export class Round implements Linked<Round> {
   #releases: Releases | undefined;
 
   /**
-   * @param request A request that the round may modify: the round replaces its `begin`.
+   * @param request The round replaces its `begin`.
    * @param onDone Called when the last node has answered.
    * @param onVerdict Called once; absent for an acquire that only adds nodes to a held lock.
    */
-  constructor(request: Own<AcquireRequest>, nodes: Nodes, onDone: () => void, onVerdict?: (verdict: Verdict) => void) {
+  constructor(request: RoundRequest, nodes: Nodes, onDone: () => void, onVerdict?: (verdict: Verdict) => void) {
     // A granted round may always ask the other nodes too; before the grant the caller may have given up.
     const { begin } = request;
     request.begin = () => this.#phase === 'granted' || (this.#phase !== 'over' && begin());

@@ -39,7 +39,7 @@ import { quorumOperator } from './operator';
 import { Places } from './places';
 import { inspectMajority } from './reads';
 import { releaseByMajority } from './release';
-import { Round, type Verdict } from './round';
+import { Round, type RoundRequest, type Verdict } from './round';
 import { Rounds } from './rounds';
 
 const realClock: QuorumClock = {
@@ -97,36 +97,35 @@ export class Quorum implements Store {
     warn({ code: 'quorum-size', message, ...noLock('quorum') });
   }
 
-  acquire(request: AcquireRequest): Promise<AcquireReply> {
-    const { lifetimeMs } = request;
+  acquire(given: AcquireRequest): Promise<AcquireReply> {
+    const { lifetimeMs } = given;
     if (lifetimeMs === null) {
       return Promise.reject(optionError('lifetime', 'a number: a node of a quorum may forget', lifetimeMs));
     }
     this.#nodes.longestMs = Math.max(this.#nodes.longestMs, lifetimeMs);
-    this.#mintsFences ||= request.fences > 0;
-    if (this.#isIdentified) return this.#attempt(request, lifetimeMs);
-    this.#identifying ??= this.#identifyAll(nodeTimeout(lifetimeMs, request.commandTimeoutMs));
-    return this.#identifying.then(() => this.#attempt(request, lifetimeMs));
+    this.#mintsFences ||= given.fences > 0;
+    const commandTimeoutMs = nodeTimeout(lifetimeMs, given.commandTimeoutMs);
+    const request = { ...given, lifetimeMs, commandTimeoutMs };
+    if (this.#isIdentified) return this.#attempt(request);
+    this.#identifying ??= this.#identifyAll(commandTimeoutMs);
+    return this.#identifying.then(() => this.#attempt(request));
   }
 
-  #attempt(request: AcquireRequest, lifetimeMs: number): Promise<AcquireReply> {
+  #attempt(request: RoundRequest): Promise<AcquireReply> {
     const { mode } = request;
-    if (mode === undefined) return this.#round(request, lifetimeMs);
-    if (mode.step > 0) return this.#change({ ...request, mode }, lifetimeMs);
-    if (mode.kind !== 'counted') return this.#round(request, lifetimeMs); // H67
-    const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
+    if (mode === undefined) return this.#round(request);
+    if (mode.step > 0) return this.#change({ ...request, mode });
+    if (mode.kind !== 'counted') return this.#round(request); // H67
     return this.#places
-      .choose({ ...request, mode }, commandTimeoutMs)
-      .then((chosen) => (chosen ? this.#round(chosen, lifetimeMs) : { granted: false, leftMs: 0 }));
+      .choose({ ...request, mode })
+      .then((chosen) => (chosen ? this.#round(chosen) : { granted: false, leftMs: 0 }));
   }
 
-  #change(request: ChangeRequest, lifetimeMs: number): Promise<AcquireReply> {
+  #change(request: ChangeRequest): Promise<AcquireReply> {
     const sent = this.#clock.now();
     if (!request.begin()) return Promise.reject(givenUp(request.keys));
-    const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
-    const minFence = this.#minFence(sent);
     this.#rounds.get(request.token)?.settle();
-    return changeInPlace(this.#nodes, { ...request, commandTimeoutMs, minFence }, sent);
+    return changeInPlace(this.#nodes, { ...request, minFence: this.#minFence(sent) }, sent);
   }
 
   async #identifyAll(timeoutMs: number): Promise<void> {
@@ -134,7 +133,7 @@ export class Quorum implements Store {
     this.#isIdentified = true;
   }
 
-  #round(request: AcquireRequest, lifetimeMs: number): Promise<AcquireReply> {
+  #round(request: RoundRequest): Promise<AcquireReply> {
     const duplicate = this.#nodes.review(request.keys);
     if (duplicate !== undefined) return Promise.reject(duplicate);
     const sent = this.#clock.now();
@@ -154,27 +153,25 @@ export class Quorum implements Store {
       const [some, others] = this.#nodes.inOrder(listOf(request.keys)[0]!, sent.monoMs);
       const [first, rest] = request.votes ? [[...some, ...others], []] : [some, others];
       for (const node of first) request.votes?.asked(this.#nodes.all.indexOf(node));
-      this.#start(request, lifetimeMs, sent, first, rest, onVerdict);
+      this.#start(request, sent, first, rest, onVerdict);
     });
   }
 
   #start(
-    request: AcquireRequest,
-    lifetimeMs: number,
+    request: RoundRequest,
     sent: Moment,
     first: readonly QuorumNode[],
     rest: readonly QuorumNode[],
     onVerdict?: (verdict: Verdict) => void,
   ): void {
-    const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
-    const minFence = request.fences > 0 || request.mode ? this.#minFence(sent) : undefined;
+    request.minFence = request.fences > 0 || request.mode ? this.#minFence(sent) : undefined;
     const onDone = (): void => {
       this.#rounds.delete(round);
       if (this.#rounds.size === 0) for (const onIdle of this.#onIdle.splice(0)) onIdle();
     };
-    const round = new Round({ ...request, commandTimeoutMs, minFence }, this.#nodes, onDone, onVerdict);
+    const round = new Round(request, this.#nodes, onDone, onVerdict);
     this.#rounds.add(round);
-    const restAfterMs = Math.min(Math.max(minRestMs, 4 * this.#tookMs), maxRestMs, lifetimeMs * timeoutShare);
+    const restAfterMs = Math.min(Math.max(minRestMs, 4 * this.#tookMs), maxRestMs, request.lifetimeMs * timeoutShare);
     round.start(first, rest, this.#nodes.skipped([...first, ...rest]), restAfterMs);
   }
 
@@ -217,9 +214,8 @@ export class Quorum implements Store {
     missing: readonly QuorumNode[],
     sent: Moment,
   ): void {
-    const fences = this.#mintsFences ? 1 : 0;
-    const request = { keys, token, lifetimeMs, fences, minReplicas: 0, commandTimeoutMs, begin, mode: held?.mode };
-    this.#start(request, lifetimeMs!, sent, missing, []);
+    const added = { lifetimeMs: lifetimeMs!, fences: this.#mintsFences ? 1 : 0, minReplicas: 0 };
+    this.#start({ keys, token, commandTimeoutMs, begin, mode: held?.mode, ...added }, sent, missing, []);
   }
 
   release(request: ReleaseRequest): Promise<ReleaseReply> {
