@@ -82,7 +82,6 @@ export const unknownTicket = -1;
 /** The channel of an entry that cannot be notified: its waiter polls. */
 export const noChannel = '-';
 
-/** The position of an entry in the queue. */
 export interface QueuePosition {
   readonly ticket: number;
   /** The number of entries before it. */
@@ -227,7 +226,6 @@ export interface GrantSource {
   lost(held: Holder): void;
 }
 
-/** The messages of a store. */
 export interface Channels {
   /**
    * Subscribes to a channel. `onGap`: messages may have been missed. `onClosed`: no further message will come, because the client
@@ -243,7 +241,6 @@ export interface Channels {
   readonly listensAlone: boolean;
 }
 
-/** A subscription. */
 export interface Listening {
   close(): void;
 }

@@ -3,7 +3,6 @@ import { LockBackendError } from '../core/errors';
 import { describe } from '../core/keys';
 
 export interface Values {
-  /** The text beside a lock; null: none. */
   read(key: string, commandTimeoutMs: number): Promise<string | null>;
   /** Writes the text while the token holds the lock. False: the token does not hold the lock, and nothing changed. */
   write(request: ValueRequest): Promise<boolean>;
@@ -26,7 +25,6 @@ export interface ProclaimRequest extends ValueRequest {
   readonly channel: string;
 }
 
-/** The holder of a lock, and the text beside it. */
 export interface HolderText {
   readonly token: string;
   /** Infinity: no end. */

@@ -47,7 +47,6 @@ export interface MemoryStore extends EmbeddedStore {
   seize(key: string, lifetime?: number): void;
 }
 
-/** The holder after `seize`. */
 const stranger = 'a stranger';
 /** The number of rows below which a sweep is not worth its cost. */
 const smallestSweep = 4096;

@@ -57,7 +57,6 @@ export class RenewedLocks implements Renewed {
     }
   }
 
-  /** Checks the locks on these keys before a command on them. */
   check(keys: Key): void {
     if (this.#byKey.size === 0) return;
     for (const key of listOf(keys)) for (const held of this.#byKey.get(key) ?? []) held.check();

@@ -11,7 +11,6 @@ import type { Nodes, Tally } from './nodes';
 
 export type ChangeRequest = AcquireRequest & { readonly mode: Mode };
 
-/** The replies to a change, counted by kind. */
 interface Count {
   readonly granted: ReadonlyMap<QuorumNode, number>;
   readonly deadlock: number;

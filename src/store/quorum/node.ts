@@ -28,7 +28,6 @@ export class QuorumNode {
   lastUntilMs = 0;
   /** '': not known. */
   runId = '';
-  /** The number of times that the server has been identified. */
   identifications = 0;
   /** True if an operator has said that this run is its server's first. */
   isMarkedNew = false;

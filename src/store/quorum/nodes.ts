@@ -12,7 +12,6 @@ export interface Tally<T> {
   open: number;
 }
 
-/** The nodes to ask first, and the rest. */
 type Order = readonly [first: readonly QuorumNode[], rest: readonly QuorumNode[]];
 
 export class Nodes {
@@ -70,7 +69,6 @@ export class Nodes {
     return this.all.filter((each) => each.isSilent && !asked.includes(each)).map((each) => each.silence);
   }
 
-  /** Reports the reply of a node as its vote. */
   report<T>(node: QuorumNode, votes: NodeVotes | undefined, reply: Promise<T>, voteOf: (reply: T) => NodeVote): void {
     const index = this.all.indexOf(node);
     votes?.asked(index);

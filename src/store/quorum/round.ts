@@ -110,7 +110,6 @@ export class Round implements Linked<Round> {
     this.#ask(first);
   }
 
-  /** Asks the nodes that are not asked yet. */
   askAll(): void {
     if (this.#rest.length > 0) this.#ask(this.#takeRest());
   }

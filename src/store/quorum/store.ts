@@ -71,7 +71,6 @@ export class Quorum implements Store {
   #identifying: Promise<unknown> | undefined;
   #isIdentified = false;
   #leadMs = 2 * nearestLeadMs;
-  /** The last fence that was proposed. */
   #proposed = 0;
   /** The average duration of a grant. */
   #tookMs = 0;
@@ -256,7 +255,6 @@ function nodeTimeout(lifetimeMs: number, commandTimeoutMs: number): number {
   return Math.min(commandTimeoutMs, Math.max(minTimeoutMs, Math.floor(lifetimeMs * timeoutShare))); // H66c
 }
 
-/** The next lead: further ahead after fences that differed, and slowly nearer again. */
 function nextLeadMs(leadMs: number, wroteBack: boolean): number {
   return wroteBack ? Math.min(2 * leadMs, farthestLeadMs) : Math.max(0.99 * leadMs, nearestLeadMs);
 }

@@ -25,7 +25,6 @@ export class LockTable {
     return this.shared(key, nowMs).holders.filter((each) => each.endMs > nowMs);
   }
 
-  /** The number of permits of a semaphore that are held. */
   permitsOut(key: string, micros: number): number {
     return this.holders(key, micros).reduce((sum, each) => sum + each.permits, 0);
   }
@@ -62,12 +61,10 @@ export class LockTable {
     return true;
   }
 
-  /** The token that holds a key. */
   holder(key: string, micros: number): string | undefined {
     return this.row(key, Math.floor(micros / 1000)).token;
   }
 
-  /** The last fence minted for any key; 0: none is remembered. */
   get fence(): number {
     return this.rows.fence;
   }

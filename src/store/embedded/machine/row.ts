@@ -4,7 +4,7 @@ import type { Mode } from '../../contract';
 export interface LockRow {
   readonly key: string;
   token: string | undefined;
-  /** Infinity: no end. */
+  /** From `neverMs` on: no end. */
   endMs: number;
   queue: QueuedRow[];
   queueEndMs: number;
@@ -13,9 +13,7 @@ export interface LockRow {
   /** The end of the yield: until then only callers outside the queue may take the key. */
   yieldUntilMs: number;
   poll: Poll | undefined;
-  /** The holders and the queue of a key with a mode. */
   shared: Shared | undefined;
-  /** The text cached beside the lock. */
   value: { readonly text: string; readonly endMs: number } | undefined;
   /** The start and the end of the last slot whose job has run. */
   slot: { readonly startMs: number; readonly endMs: number } | undefined;
@@ -57,7 +55,6 @@ export interface SharedHolder {
   fence: number;
   readonly token: string;
   readonly group: string;
-  /** Infinity: no end. */
   endMs: number;
 }
 
@@ -81,7 +78,6 @@ export interface Rows {
   fence: number;
 }
 
-/** A table in memory. */
 export class MemoryRows extends Map<string, LockRow> implements Rows {
   fence = 0;
 }

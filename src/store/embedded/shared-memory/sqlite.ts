@@ -14,7 +14,6 @@ import { LockBackendError } from '../../../core/errors';
 type SqlValue = string | number | Uint8Array;
 type SqlRow = Readonly<Record<string, SqlValue>>;
 
-/** The methods of an engine that are used here. */
 interface Engine {
   exec(sql: string): unknown;
   prepare(sql: string): Statement;
