@@ -11,13 +11,6 @@ import type { Nodes, Tally } from './nodes';
 
 export type ChangeRequest = AcquireRequest & { readonly mode: Mode };
 
-interface Count {
-  readonly granted: ReadonlyMap<QuorumNode, number>;
-  readonly deadlock: number;
-  readonly gone: number;
-  readonly leftMs: number;
-}
-
 export async function changeInPlace(nodes: Nodes, request: ChangeRequest, sent: Moment): Promise<AcquireReply> {
   const votes = await nodes.ask(
     (node) => voteOf(node, request, nodes.longestMs),
@@ -35,22 +28,12 @@ async function voteOf(node: QuorumNode, request: ChangeRequest, longestMs: numbe
   return { granted: false, leftMs: 0 };
 }
 
+/** The fences of a majority that has made the change, or the reply to the caller; undefined while neither is certain. */
 function decide(
   nodes: Nodes,
   { keys }: ChangeRequest,
-  tally: Tally<AcquireReply>,
+  { replies, errors, open }: Tally<AcquireReply>,
 ): ReadonlyMap<QuorumNode, number> | AcquireReply | undefined {
-  const { granted, deadlock, gone, leftMs } = count(tally.replies);
-  const failed = tally.errors.length;
-  if (granted.size >= nodes.majority) return granted;
-  if (nodes.isMinority(gone)) return refused('gone');
-  if (deadlock > 0 && nodes.isMinority(gone + deadlock + failed)) return refused('deadlock');
-  if (tally.open > 0) return undefined;
-  if (nodes.isMinority(gone + failed)) throw nodes.noMajority(tally.errors, keys, true);
-  return { granted: false, leftMs };
-}
-
-function count(replies: ReadonlyMap<QuorumNode, AcquireReply>): Count {
   const granted = new Map<QuorumNode, number>();
   const impossible = { deadlock: 0, gone: 0 };
   let leftMs = Number.POSITIVE_INFINITY;
@@ -59,7 +42,14 @@ function count(replies: ReadonlyMap<QuorumNode, AcquireReply>): Count {
     else if (reply.impossible !== undefined) impossible[reply.impossible] += 1;
     else leftMs = Math.min(leftMs, reply.leftMs);
   }
-  return { granted, ...impossible, leftMs };
+  const { deadlock, gone } = impossible;
+  const failed = errors.length;
+  if (granted.size >= nodes.majority) return granted;
+  if (nodes.isMinority(gone)) return refused('gone');
+  if (deadlock > 0 && nodes.isMinority(gone + deadlock + failed)) return refused('deadlock');
+  if (open > 0) return undefined;
+  if (nodes.isMinority(gone + failed)) throw nodes.noMajority(errors, keys, true);
+  return { granted: false, leftMs };
 }
 
 function refused(impossible: 'deadlock' | 'gone'): AcquireReply {

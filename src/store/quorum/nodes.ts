@@ -23,7 +23,8 @@ export class Nodes {
   /** The orders by their first node, for when all nodes are well: a tenth of the CPU time of a pair. */
   readonly #orders: readonly Order[];
   #identifications = 0;
-  #duplicate: QuorumNode | undefined;
+  /** The reason for which the quorum is none: a server has two names. */
+  #duplicate: string | undefined;
 
   constructor(all: readonly QuorumNode[], clock: QuorumClock) {
     this.all = all;
@@ -143,18 +144,17 @@ export class Nodes {
     if (identifications !== this.#identifications) {
       this.#identifications = identifications;
       const known = this.all.filter(({ runId }) => runId !== '');
-      this.#duplicate = known.find(({ runId }, n) => known.findIndex((each) => each.runId === runId) < n);
+      const firstOf = ({ runId }: QuorumNode): QuorumNode => known.find((each) => each.runId === runId)!;
+      const second = known.find((node) => firstOf(node) !== node);
+      this.#duplicate =
+        second &&
+        `${firstOf(second).name} and ${second.name} are the same server (run_id ${second.runId}): a quorum is of independent ones`;
       if (this.all.every((node) => node.isMarkedNew && node.youngForMs(this.longestMs) > 0)) {
         for (const node of this.all) node.isFirstRun = true;
       }
     }
-    return this.#duplicate && this.#refusal(this.#duplicate, key); // H66
-  }
-
-  #refusal({ name, runId }: QuorumNode, key: Key): LockBackendError {
-    const other = this.all.find((each) => each.runId === runId)!;
-    const message = `${other.name} and ${name} are the same server (run_id ${runId}): a quorum is of independent ones`;
-    return new LockBackendError(message, { key, retryable: false });
+    if (this.#duplicate === undefined) return undefined;
+    return new LockBackendError(this.#duplicate, { key, retryable: false }); // H66
   }
 
   noMajority(errors: readonly LockBackendError[], key: Key, unknown = false): LockBackendError {
