@@ -1,30 +1,23 @@
 // The numbers that waiters, the scripts in Redis and the machine of the embedded stores have in common. Lua says `protocol.handOffs`,
 // and `npm run generate` writes 64 there.
 
-export interface Limits {
-  /** The end of a grant to the queue that its process has not confirmed. */
-  readonly provisionalMs: number;
-  /** A queued process polls this often. An entry expires after twice its poll interval. */
-  readonly pollMs: number;
-  /** The number of processes that poll at that pace. Those behind them poll in proportion to their position. */
-  readonly pollers: number;
-  /** The longest poll interval: all entries of dead processes have expired after twice as long. */
-  readonly maxPollMs: number;
-  /** The number of expired entries that one grant removes. */
-  readonly maxExpired: number;
-  /** The key yields after this number of hand-offs in a row. */
-  readonly handOffs: number;
-  /** The key also yields once callers have polled in vain for this number of their pauses. */
-  readonly pollsInVain: number;
-}
+/** The numbers of a queue, which a test of the machine may set otherwise. */
+export type Limits = Readonly<typeof limits>;
 
-export const limits: Limits = {
+export const limits = {
+  /** The end of a grant to the queue that its process has not confirmed. */
   provisionalMs: 2000,
+  /** A queued process polls this often. An entry expires after twice its poll interval. */
   pollMs: 1000,
+  /** The number of processes that poll at that pace. Those behind them poll in proportion to their position. */
   pollers: 8,
+  /** The longest poll interval: all entries of dead processes have expired after twice as long. */
   maxPollMs: 2000,
+  /** The number of expired entries that one grant removes. */
   maxExpired: 2048,
+  /** The key yields after this number of hand-offs in a row. */
   handOffs: 64,
+  /** The key also yields once callers have polled in vain for this number of their pauses. */
   pollsInVain: 8,
 };
 

@@ -39,9 +39,8 @@ export function runOn<T>(table: Table, keys: Key, work: (machine: Machine, micro
 }
 
 /**
- * Renewed locks of a store that only this process uses. While the event loop is blocked nothing can renew them, but nothing can
- * take them either. Before any command on its key, each lock may renew itself as it would have in time: a blocked loop loses no
- * lock.
+ * Renewed locks of a store that only this process uses. Before any command on its key, each may renew itself as it would have in
+ * time: nothing can take a lock while the event loop is blocked, so a blocked loop loses none.
  */
 export class RenewedLocks implements Renewed {
   readonly #byKey = new Map<string, Set<Checkable>>();
