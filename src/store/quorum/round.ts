@@ -28,18 +28,22 @@ export type Verdict =
 export type Releases = (node: QuorumNode) => Promise<ReleaseReply> | undefined;
 
 /** The state of a node that a round has asked. */
-interface Ballot {
+class AskedNode {
   readonly node: QuorumNode;
   /** True until the node has answered. */
-  isOpen: boolean;
+  isOpen = true;
   /** The last fence of the node, if the node voted for the round. */
-  fence: number | undefined;
+  fence: number | undefined = undefined;
   /** True once the node was told the largest fence. */
-  isRaised: boolean;
-  mayHoldToken: boolean;
+  isRaised = false;
+  mayHoldToken = false;
   /** The request that may still bring the token to the node. */
-  late: LateRequest | undefined;
-  mayBeQueued: boolean;
+  late: LateRequest | undefined = undefined;
+  mayBeQueued = false;
+
+  constructor(node: QuorumNode) {
+    this.node = node;
+  }
 }
 
 /** The remaining nodes of all rounds that are due within this time are asked by one timer. */
@@ -57,7 +61,7 @@ export class Round implements Linked<Round> {
   readonly #onVerdict: (verdict: Verdict) => void;
   readonly #onDone: () => void;
   #phase: 'asking' | 'granted' | 'failed' | 'over' = 'asking';
-  readonly #ballots: Ballot[] = [];
+  readonly #asked: AskedNode[] = [];
   /** The number of nodes that have not answered yet. */
   #open = 0;
   /** The nodes that are not asked yet, and the alarm that asks them. */
@@ -122,7 +126,7 @@ export class Round implements Linked<Round> {
   }
 
   #onLate(): void {
-    if (this.#phase === 'asking') for (const { node, isOpen } of this.#ballots) if (isOpen) node.wasLate();
+    if (this.#phase === 'asking') for (const { node, isOpen } of this.#asked) if (isOpen) node.wasLate();
     this.askAll();
   }
 
@@ -130,26 +134,18 @@ export class Round implements Linked<Round> {
     this.#askedMs = this.#nodes.clock.now().monoMs;
     this.#open += nodes.length;
     for (const node of nodes) {
-      const ballot: Ballot = {
-        node,
-        isOpen: true,
-        fence: undefined,
-        isRaised: false,
-        mayHoldToken: false,
-        late: undefined,
-        mayBeQueued: false,
-      };
-      this.#ballots.push(ballot);
+      const asked = new AskedNode(node);
+      this.#asked.push(asked);
       node.acquire(this.#request).then(
-        (reply) => (reply.granted ? this.#granted(ballot, reply.fence) : this.#busy(ballot, reply.leftMs)),
-        (error) => this.#failed(ballot, error),
+        (reply) => (reply.granted ? this.#granted(asked, reply.fence) : this.#busy(asked, reply.leftMs)),
+        (error) => this.#failed(asked, error),
       );
     }
   }
 
   /** True if the node's reply is still to come. */
   awaits(node: QuorumNode): boolean {
-    return this.#ballots.some((each) => each.node === node && each.isOpen);
+    return this.#asked.some((each) => each.node === node && each.isOpen);
   }
 
   /** The nodes that were not asked, and will not be. */
@@ -169,48 +165,48 @@ export class Round implements Linked<Round> {
     this.#checkDone();
   }
 
-  #granted(ballot: Ballot, fence: number): void {
-    const { node } = ballot;
+  #granted(asked: AskedNode, fence: number): void {
+    const { node } = asked;
     const guardedForMs = node.guardedForMs(this.#nodes.longestMs);
-    ballot.mayHoldToken = true;
+    asked.mayHoldToken = true;
     if (this.#phase === 'asking' && guardedForMs > 0) {
       this.#errors.push(node.withoutVote(guardedForMs, this.#request.keys));
       node.wasLate();
     } else {
       this.#votes += 1;
-      ballot.fence = fence;
+      asked.fence = fence;
     }
-    this.#answered(ballot, guardedForMs > 0 ? { guardedForMs } : true);
+    this.#answered(asked, guardedForMs > 0 ? { guardedForMs } : true);
   }
 
-  #busy(ballot: Ballot, leftMs: number): void {
+  #busy(asked: AskedNode, leftMs: number): void {
     this.#votes += 1;
     this.#leftMs = Math.min(this.#leftMs ?? leftMs, leftMs);
-    if (this.#isServed) this.#leaveQueue(ballot.node);
-    else ballot.mayBeQueued = true;
-    this.#answered(ballot, 0);
+    if (this.#isServed) this.#leaveQueue(asked.node);
+    else asked.mayBeQueued = true;
+    this.#answered(asked, 0);
   }
 
-  #failed(ballot: Ballot, error: LockBackendError): void {
+  #failed(asked: AskedNode, error: LockBackendError): void {
     // A request that was not sent, because its caller gave up, says nothing about the node.
-    if (error.unknown || this.#request.begin()) ballot.node.failed(error);
+    if (error.unknown || this.#request.begin()) asked.node.failed(error);
     this.#errors.push(error);
-    ballot.mayHoldToken = true; // H63c
-    ballot.late = new LateRequest(this.#askedMs, this.#request.commandTimeoutMs);
-    this.#answered(ballot, error);
+    asked.mayHoldToken = true; // H63c
+    asked.late = new LateRequest(this.#askedMs, this.#request.commandTimeoutMs);
+    this.#answered(asked, error);
   }
 
-  #answered(ballot: Ballot, vote: NodeVote): void {
-    this.#request.votes?.voted(this.#nodes.all.indexOf(ballot.node), vote);
-    ballot.isOpen = false;
+  #answered(asked: AskedNode, vote: NodeVote): void {
+    this.#request.votes?.voted(this.#nodes.all.indexOf(asked.node), vote);
+    asked.isOpen = false;
     this.#open -= 1;
-    if (this.#phase === 'over' || this.#phase === 'failed') this.#releaseLate(ballot); // H62d
+    if (this.#phase === 'over' || this.#phase === 'failed') this.#releaseLate(asked); // H62d
     this.#decide();
   }
 
   #decide(): void {
     if (this.#phase === 'asking') {
-      const voters = this.#ballots.filter(({ fence }) => fence !== undefined);
+      const voters = this.#asked.filter(({ fence }) => fence !== undefined);
       if (voters.length >= this.#nodes.majority) this.#agreeOnFence(voters);
       else if (voters.length + this.#open + this.#rest.length < this.#nodes.majority) {
         this.#phase = 'failed';
@@ -230,7 +226,7 @@ export class Round implements Linked<Round> {
   }
 
   /** Grants once a majority that has voted for this round will mint only larger fences than ours. */
-  #agreeOnFence(voters: readonly Ballot[]): void {
+  #agreeOnFence(voters: readonly AskedNode[]): void {
     const fences = voters.map((each) => each.fence!);
     this.#fence ??= Math.max(...fences); // H65b
     const fence = this.#fence;
@@ -244,23 +240,23 @@ export class Round implements Linked<Round> {
     // An entry may be at nodes that had no room now, and at nodes that had no room before and were not asked again.
     const isNew = (this.#request.queueAs?.ticket ?? 0) === 0;
     for (const node of this.#nodes.all) {
-      const ballot = this.#ballots.find((each) => each.node === node);
-      if (isNew ? ballot?.mayBeQueued : ballot?.fence === undefined) this.#leaveQueue(node);
+      const asked = this.#asked.find((each) => each.node === node);
+      if (isNew ? asked?.mayBeQueued : asked?.fence === undefined) this.#leaveQueue(node);
     }
-    this.#onVerdict({ is: 'granted', fence, wroteBack: this.#ballots.some(({ isRaised }) => isRaised) });
+    this.#onVerdict({ is: 'granted', fence, wroteBack: this.#asked.some(({ isRaised }) => isRaised) });
   }
 
-  #raise(ballot: Ballot, fence: number): void {
+  #raise(asked: AskedNode, fence: number): void {
     const { keys, token, mode, commandTimeoutMs } = this.#request;
-    ballot.isRaised = true;
+    asked.isRaised = true;
     this.#writing += 1;
     const raised = (isOurs: boolean): void => {
       this.#writing -= 1;
-      ballot.fence = isOurs ? fence : undefined; // H65c
+      asked.fence = isOurs ? fence : undefined; // H65c
       this.#decide();
     };
-    ballot.node.store.raise({ keys, token, mode, fence, commandTimeoutMs }).then(raised, (error) => {
-      ballot.node.failed(error);
+    asked.node.store.raise({ keys, token, mode, fence, commandTimeoutMs }).then(raised, (error) => {
+      asked.node.failed(error);
       this.#errors.push(error);
       this.#votes -= 1;
       raised(false);
@@ -276,21 +272,21 @@ export class Round implements Linked<Round> {
   }
 
   #releaseAll(): void {
-    for (const each of this.#ballots) if (each.mayHoldToken) this.#release(each);
+    for (const each of this.#asked) if (each.mayHoldToken) this.#release(each);
   }
 
-  #releaseLate(ballot: Ballot): void {
-    if (!ballot.mayHoldToken) return;
-    const release = ballot.late === undefined ? this.#releases?.(ballot.node) : undefined;
+  #releaseLate(asked: AskedNode): void {
+    if (!asked.mayHoldToken) return;
+    const release = asked.late === undefined ? this.#releases?.(asked.node) : undefined;
     // A release that was sent behind the request has found the token at this node.
-    if (release === undefined) return this.#release(ballot);
+    if (release === undefined) return this.#release(asked);
     release.then(
-      (reply) => reply !== 'released' && this.#release(ballot),
+      (reply) => reply !== 'released' && this.#release(asked),
       () => {},
     );
   }
 
-  #release({ node, late }: Ballot): void {
+  #release({ node, late }: AskedNode): void {
     node.abandon(releaseOf(this.#request, this.token), late);
   }
 
