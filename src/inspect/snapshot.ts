@@ -57,7 +57,8 @@ export class Snapshot {
   readonly atMs: number;
   readonly records: readonly ProcessRecord[];
   /** The registered keys that have to be inspected. */
-  readonly unsettled: readonly string[];
+  readonly unsettled: string[] = [];
+  readonly #settled: string[] = [];
   readonly #operator: Operator;
   readonly #search: Search;
   readonly #held = new Map<string, RegisteredHold[]>();
@@ -68,13 +69,12 @@ export class Snapshot {
     this.#search = search;
     this.atMs = atMs;
     this.records = recordsOf(texts);
-    const isFound = ({ key }: RegisteredWait): boolean => key.startsWith(search.prefix);
     for (const { held, waiting } of this.records) {
-      for (const hold of held.filter(isFound)) this.#addHold(hold);
-      for (const wait of waiting.filter(isFound)) addTo(this.#waiting, wait.key, wait);
+      for (const hold of held) if (hold.key.startsWith(search.prefix)) this.#addHold(hold);
+      for (const wait of waiting) if (wait.key.startsWith(search.prefix)) addTo(this.#waiting, wait.key, wait);
     }
-    const keys = new Set([...this.#held.keys(), ...this.#waiting.keys()]);
-    this.unsettled = [...keys].filter((key) => !this.#isSettled(key));
+    for (const key of this.#held.keys()) (this.#isSettled(key) ? this.#settled : this.unsettled).push(key);
+    for (const key of this.#waiting.keys()) if (!this.#held.has(key)) this.unsettled.push(key);
   }
 
   get coverage(): Coverage {
@@ -88,7 +88,7 @@ export class Snapshot {
    * @throws the reason of the signal.
    */
   async *locks(): AsyncGenerator<readonly SeenLock[], void> {
-    if (!this.#isScan) yield* this.#settled();
+    if (!this.#isScan) for (const keys of parts(this.#settled)) yield keys.map((key) => this.#lockOf(key));
     const found = new Set<string>();
     for await (const some of this.#isScan ? this.#scanned() : parts(this.unsettled)) {
       throwIfAborted(this.#search);
@@ -110,17 +110,10 @@ export class Snapshot {
     throw new LockBackendError(message, { retryable: false });
   }
 
-  *#settled(): Generator<readonly SeenLock[], void> {
-    for (const keys of parts([...this.#held.keys()])) {
-      const locks = keys.filter((key) => this.#isSettled(key)).map((key) => this.#lockOf(key));
-      if (locks.length > 0) yield locks;
-    }
-  }
-
   /** Tells if the registry settles the key. An expired end does not, because the lease may have been renewed since it was registered. */
   #isSettled(key: string): boolean {
-    const held = this.#held.get(key);
-    if (held === undefined || held.some(({ until }) => until !== null && until <= this.atMs)) return false;
+    const held = this.#held.get(key)!;
+    if (held.some(({ until }) => until !== null && until <= this.atMs)) return false;
     return held.length === 1 || held.every(({ kind }) => kind === 'read' || kind === 'permits');
   }
 
