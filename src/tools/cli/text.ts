@@ -26,8 +26,14 @@ export function duration(ms: number | null): string {
 
 /** Replaces control characters, and characters that change the direction of text, with JSON escapes. */
 export function plain(text: string): string {
+  if (isAscii(text)) return text;
   const escaped = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (each) => each.split('').map(escaped).join(''));
+}
+
+/** A short cut for most texts, without which 100,000 rows take a fifth of a second more. */
+function isAscii(text: string): boolean {
+  return /^[ -~]*$/.test(text);
 }
 
 /** Wider cells shift the next ones, but make no column wider. */
@@ -41,11 +47,12 @@ const gap = 2;
  */
 export function table(rows: readonly (readonly string[])[], widths: number[] = []): string[] {
   const last = (rows[0]?.length ?? 0) - 1;
+  const lengthOf = isAscii(rows.map((row) => row.join('')).join('')) ? (text: string) => text.length : widthOf;
   for (let n = 0; n < last; n += 1) {
-    for (const row of rows) widths[n] = Math.max(widths[n] ?? 0, Math.min(widthOf(row[n]!), maxWidth));
+    for (const row of rows) widths[n] = Math.max(widths[n] ?? 0, Math.min(lengthOf(row[n]!), maxWidth));
   }
   const padded = (text: string, n: number): string =>
-    n === last ? text : text + ' '.repeat(Math.max(widths[n]! - widthOf(text), 0) + gap);
+    n === last ? text : text + ' '.repeat(Math.max(widths[n]! - lengthOf(text), 0) + gap);
   return rows.map((row) => row.map(padded).join(''));
 }
 
@@ -54,7 +61,7 @@ const wide =
 
 /** The width of a text in columns of a terminal. */
 export function widthOf(text: string): number {
-  if (/^[ -~]*$/.test(text)) return text.length;
+  if (isAscii(text)) return text.length;
   let width = 0;
   for (const each of text) width += /\p{M}/u.test(each) ? 0 : wide.test(each) ? 2 : 1;
   return width;
