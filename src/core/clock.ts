@@ -22,10 +22,8 @@ export const systemClock: Clock = clockBy(
   Number.POSITIVE_INFINITY,
 );
 
-/** The timers of `systemClock`. */
 export const { timers } = systemClock;
 
-/** The present moment on both clocks. */
 export function now(clock: Clock = systemClock): Moment {
   return { monoMs: clock.nowMs(), wallMs: clock.wallMs() };
 }
@@ -35,7 +33,6 @@ export function earlier({ monoMs, wallMs }: Moment, ms: number): Moment {
   return { monoMs: monoMs - ms, wallMs: wallMs - ms };
 }
 
-/** The clock of a store. */
 export function clockOf({ clock }: { readonly clock?: Clock | undefined }): Clock {
   return clock ?? systemClock;
 }

@@ -26,7 +26,6 @@ const elsewhere: Readonly<Record<string, string>> = {
 /** The maximum share of wrong letters in a misspelt name. */
 const maxSlipsShare = 1 / 3;
 
-/** The advice for a name that is not in `known`. */
 export function adviceFor(name: string, known: readonly string[]): string {
   const other = Object.keys(elsewhere).find((names) => names.split(' ').includes(name));
   if (other !== undefined) return elsewhere[other]!;

@@ -38,13 +38,11 @@ export interface LeaseContext {
   readonly onEnd: (held: HeldLock) => void;
 }
 
-/** The keys and circumstances of a grant. */
 export interface GrantDetails {
   readonly key: Key;
   readonly keys: Key;
   readonly retries: number;
   readonly context: LeaseContext;
-  /** The mode of an RWLock or a Semaphore. */
   readonly mode?: Mode | undefined;
 }
 
@@ -284,7 +282,6 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     return this.#rare;
   }
 
-  /** The keeper: extensions, renewal and signal; made when first needed. */
   get keeper(): Keeper {
     this.#keeper ??= new Keeper(this);
     return this.#keeper;

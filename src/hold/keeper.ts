@@ -58,7 +58,6 @@ export class Keeper {
     return this.isExtending && this.#isExact;
   }
 
-  /** True if the lock is renewed without end. */
   get isEndless(): boolean {
     return this.#isRenewing && this.#renewUntilMs === never;
   }
@@ -76,7 +75,6 @@ export class Keeper {
     return this.#aborter.signal;
   }
 
-  /** Sets the end to `lifetimeMs` from now, even if the present end is later. */
   async extend(lifetimeMs: number | null): Promise<boolean> {
     while (this.#extending !== undefined) await this.#extending.catch(() => {});
     return this.#alone(true, () => extendExactly(this.#held, lifetimeMs));
@@ -88,7 +86,6 @@ export class Keeper {
     await this.#alone(false, () => part(this.#held));
   }
 
-  /** Sets the end to the lock's own lifetime from now, unless the end is already later. */
   renew(commandTimeoutMs: number): Promise<boolean> {
     return this.#alone(false, () => extendToLifetime(this.#held, commandTimeoutMs));
   }
@@ -146,7 +143,6 @@ export class Keeper {
     else this.#arm();
   }
 
-  /** The reason that the validity ended before a release. */
   reasonOfEnd(): LossReason {
     const isRenewed = this.#lease !== undefined;
     // On such a store a pause of this process does not matter: the renewal had ended.

@@ -41,7 +41,6 @@ export interface Member {
   part(held: SharingHolder): Promise<void>;
 }
 
-/** A holder that may share a member. */
 export interface SharingHolder extends Holder {
   /** Notices the end of the validity. True while the lock is held. */
   check(): boolean;

@@ -98,7 +98,6 @@ export function leaseOf(
   return lease;
 }
 
-/** Publishes a warning if the lifetime ends and the lock was never released. */
 function warnIfForgotten(held: HeldLock, takenAt: Error): void {
   held.keeper.whenForgotten(() => {
     const message = `${describe(held.key)} was never released: its lifetime has freed it`;
@@ -156,7 +155,6 @@ export function joinedLeaseOf(held: HeldLock): Lease {
   return Object.setPrototypeOf(leave.bind(join), joinedMethods);
 }
 
-/** The body of a joined lease. */
 function leave(this: Join, callback?: unknown): unknown {
   if (callback === revealJoin) return this;
   if (callback === reveal) return this.held;

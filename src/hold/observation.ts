@@ -21,7 +21,6 @@ const extendChannel = channel('redis-exp-lock:extend');
 const lostChannel = channel('redis-exp-lock:lost');
 const holdChannel = channel('redis-exp-lock:hold');
 
-/** True if somebody listens for events of held locks. */
 export function holdsAreObserved(): boolean {
   return holdChannel.hasSubscribers || releaseChannel.hasSubscribers || lostChannel.hasSubscribers;
 }
@@ -43,7 +42,6 @@ export function tellChanged(held: KeptLock): void {
   publish({ phase: 'changed', hold });
 }
 
-/** Publishes that a release was answered. */
 export function tellRelease(held: KeptLock, released: boolean): void {
   tellEnd(held, 'released');
   if (!releaseChannel.hasSubscribers) return;
@@ -58,7 +56,6 @@ export function tellLost(held: KeptLock, reason: LossReason): void {
   lostChannel.publish(event); // H9
 }
 
-/** Publishes that an extension was answered. */
 export function tellExtension(held: KeptLock, extended: boolean, lifetime: number | null): void {
   if (!extendChannel.hasSubscribers) return;
   const event: ExtendEvent = { ...eventOf(held), extended, lifetime };
@@ -85,7 +82,6 @@ export function observedRun<T>(held: KeptLock, fn: () => Promise<T>): () => Prom
   return message.run as () => Promise<T>;
 }
 
-/** @internal The fields that every event of a held lock has. */
 export function eventOf({ keys, mode, context }: Pick<KeptLock, 'keys' | 'mode' | 'context'>): LockEvent {
   const { kind, settings, store } = context;
   return lockEvent({ keys, mode, kind, settings, store });

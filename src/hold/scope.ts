@@ -16,13 +16,11 @@ import { WeakList } from './weak-list';
 
 const minSweep = 64;
 
-/** A wait that can be ended from outside. */
 export interface Cancellable extends Linked<Cancellable> {
   readonly awaited: Awaited;
   giveUp(error: unknown): void;
 }
 
-/** The lock that a caller waits for. */
 export interface Awaited {
   /** The key as it was given. */
   readonly key: Key;
@@ -43,7 +41,6 @@ export interface ScopeObserver {
 const scopes = new WeakMap<LeaseContext, Scope>();
 const scopesOfStores = new WeakMap<Store, WeakList<Scope>>();
 
-/** The scope of what is held in a context. */
 export function scopeOf(context: LeaseContext): Scope {
   return scopes.get(context)!;
 }
