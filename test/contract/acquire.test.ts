@@ -331,14 +331,16 @@ describeEach('acquire', (here) => {
   describe('lifetime: null', () => {
     if (here.place.isQuorum) return; // refused there: a node may forget
 
-    it('never ends by itself, and is freed by its release', async () => {
-      const lease = await withLock.promise(key, { lifetime: null });
-      expect(await here.leftMs(key)).to.equal(Number.POSITIVE_INFINITY);
-      expect(lease.remaining()).to.equal(Number.POSITIVE_INFINITY);
-      expect(lease.signal.aborted).to.equal(false);
-      expect(await lease()).to.equal(true);
-      expect(await here.holder(key)).to.equal(null);
-    });
+    for (const autoExtend of [false, true]) {
+      it(`never ends by itself, with autoExtend ${autoExtend}, and is freed by its release`, async () => {
+        const lease = await withLock.promise(key, { lifetime: null, autoExtend });
+        expect(await here.leftMs(key)).to.equal(Number.POSITIVE_INFINITY);
+        expect(lease.remaining()).to.equal(Number.POSITIVE_INFINITY);
+        expect(lease.signal.aborted).to.equal(false);
+        expect(await lease()).to.equal(true);
+        expect(await here.holder(key)).to.equal(null);
+      });
+    }
 
     it('extend gives it an end, and takes it away again', async () => {
       const lease = await withLock.promise(key, { lifetime: null });

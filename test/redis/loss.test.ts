@@ -157,14 +157,6 @@ describe('loss', () => {
       expect(lease.remaining()).to.equal(0);
     });
 
-    it('a lock without an end has remaining() Infinity, and neither renewals nor a signal that aborts by time', async () => {
-      const lease = await withLock.promise(key, { lifetime: null, autoExtend: true });
-      expect(lease.remaining()).to.equal(Number.POSITIVE_INFINITY);
-      expect(await direct.pTTL(key)).to.equal(-1);
-      expect(lease.signal.aborted).to.equal(false);
-      expect(await lease()).to.equal(true);
-    });
-
     it('extend after the loss, and after the release, is false without a word to Redis', async () => {
       const lost = await withLock.promise(key, { lifetime: 1_000 });
       const given = await withLock.promise(`${key}:2`, { lifetime: 30_000 });
