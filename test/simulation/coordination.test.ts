@@ -3,6 +3,7 @@
 // Variants that leave out what makes them safe are caught.
 import { expect } from 'chai';
 import { BrokenPromise, type Rules, simulateSlots, simulateTerms, type World } from './coordination';
+import { firstBroken } from './events';
 
 const calm: Rules = {
   processes: 3,
@@ -52,29 +53,20 @@ describe('leaders and jobs in simulated worlds', function () {
 
   describe('a variant that seems good enough is caught', () => {
     it('does not wait for fn', async () => {
-      expect(await caught((seed) => simulateTerms(seed, { ...faults, broken: 'does not wait for fn' }))).to.match(
+      expect(
+        await firstBroken(BrokenPromise, (seed) => simulateTerms(seed, { ...faults, broken: 'does not wait for fn' })),
+      ).to.match(/two functions at once|begins while/);
+      const orderly = { ...calm, resign: 0.8, broken: 'does not wait for fn' } as const;
+      expect(await firstBroken(BrokenPromise, (seed) => simulateTerms(seed, orderly))).to.match(
         /two functions at once|begins while/,
       );
-      const orderly = { ...calm, resign: 0.8, broken: 'does not wait for fn' } as const;
-      expect(await caught((seed) => simulateTerms(seed, orderly))).to.match(/two functions at once|begins while/);
     });
 
     it('the mark is written without a check that the lock is still held', async () => {
       const careless = { ...faults, broken: 'no compare of the mark' } as const;
-      expect(await caught((seed) => simulateSlots(seed, 'until-success', careless))).to.match(/overtaken|although/);
+      expect(await firstBroken(BrokenPromise, (seed) => simulateSlots(seed, 'until-success', careless))).to.match(
+        /overtaken|although/,
+      );
     });
   });
 });
-
-/** The promise that the variant breaks, by the first world that says so. */
-async function caught(simulate: (seed: number) => Promise<World>): Promise<string | undefined> {
-  for (let seed = 0; seed < 300; seed += 1) {
-    try {
-      await simulate(seed);
-    } catch (error) {
-      if (error instanceof BrokenPromise) return error.message;
-      throw error;
-    }
-  }
-  return undefined;
-}

@@ -54,3 +54,24 @@ export function mulberry32(seed: number): () => number {
     return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
   };
 }
+
+/**
+ * The promise that a variant breaks, by the first world that says so; undefined if no world does.
+ *
+ * @param BrokenPromise The class of the world: a bundled world has a class of its own.
+ */
+export async function firstBroken(
+  BrokenPromise: new () => Error,
+  simulate: (seed: number) => unknown,
+  { from = 0, worlds = 300 } = {},
+): Promise<string | undefined> {
+  for (let seed = from; seed < from + worlds; seed += 1) {
+    try {
+      await simulate(seed);
+    } catch (error) {
+      if (error instanceof BrokenPromise) return error.message;
+      throw error;
+    }
+  }
+  return undefined;
+}

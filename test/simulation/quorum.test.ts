@@ -7,6 +7,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { type NodeChild, startChild } from '../support/processes';
+import { firstBroken } from './events';
 import { type Broken, BrokenPromise, type Rules, simulate } from './quorum';
 import type { Outcome, Worlds } from './quorum-worlds';
 
@@ -136,21 +137,9 @@ describe('the quorum in simulated worlds', () => {
     for (const [broken, rules, says, from] of variants) {
       it(`H65, H67: ${broken}${rules.lock === undefined ? '' : ', several holders'}`, async function () {
         this.timeout(120_000);
-        expect((await seedOf(broken, rules, from))?.message).to.match(says);
+        const world = (seed: number) => simulate(seed, { ...calm, ...rules, broken });
+        expect(await firstBroken(BrokenPromise, world, { from, worlds: 1000 })).to.match(says);
       });
     }
   });
 });
-
-/** The promise that the variant breaks, by the first world that says so. */
-async function seedOf(broken: Broken, rules: Partial<Rules>, from = 0): Promise<BrokenPromise | undefined> {
-  for (let seed = from; seed < from + 1000; seed++) {
-    try {
-      await simulate(seed, { ...calm, ...rules, broken });
-    } catch (error) {
-      if (error instanceof BrokenPromise) return error;
-      throw error;
-    }
-  }
-  return undefined;
-}

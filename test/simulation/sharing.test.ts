@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { bundled } from '../support/bundle';
 import type { Rules } from './coordination';
+import { firstBroken } from './events';
 import type { Kind } from './sharing';
 
 const { BrokenPromise, breakJoins, Readers, simulateSharing }: typeof import('./sharing') = require(
@@ -66,21 +67,10 @@ describe('shared members in simulated worlds', function () {
     for (const [broken, kind, says] of variants) {
       it(broken, async () => {
         Readers.prototype.accepts = breakJoins(accepts, broken);
-        expect(await caught((seed) => simulateSharing(seed, kind, { ...calm, broken }))).to.match(says);
+        expect(await firstBroken(BrokenPromise, (seed) => simulateSharing(seed, kind, { ...calm, broken }))).to.match(
+          says,
+        );
       });
     }
   });
 });
-
-/** The promise that the variant breaks, by the first world that says so. */
-async function caught(simulate: (seed: number) => Promise<unknown>): Promise<string | undefined> {
-  for (let seed = 0; seed < 300; seed += 1) {
-    try {
-      await simulate(seed);
-    } catch (error) {
-      if (error instanceof BrokenPromise) return error.message;
-      throw error;
-    }
-  }
-  return undefined;
-}
