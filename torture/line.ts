@@ -7,7 +7,7 @@ import {
   delayRequest,
   duplicateRequest,
   type FaultProxy,
-  type Link,
+  fallSilent,
   type Removable,
 } from '../test/support/fault-proxy';
 import { commandTimeoutMs } from './order';
@@ -25,8 +25,8 @@ export function lossyLine(proxy: FaultProxy): LossyLine {
   return {
     disturb(random) {
       const actions: readonly (() => Action)[] = [
-        () => fallSilent('request'),
-        () => fallSilent('reply'),
+        () => fallSilent(100, 'before'),
+        () => fallSilent(100),
         () => ({ request: (link) => link.destroy() }),
         () => ({ reply: (link) => link.destroy() }),
         () => close(),
@@ -47,18 +47,6 @@ export function lossyLine(proxy: FaultProxy): LossyLine {
     heal() {
       rule?.remove();
       proxy.heal();
-    },
-  };
-}
-
-/** Lets one direction fall silent; some time later the connection is gone. */
-function fallSilent(stage: 'request' | 'reply'): Action {
-  return {
-    async [stage](link: Link): Promise<void> {
-      if (stage === 'request') link.deafen();
-      else link.mute();
-      await link.pause(100);
-      link.destroy();
     },
   };
 }

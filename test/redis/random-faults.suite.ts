@@ -19,7 +19,8 @@ import {
   delayRequest,
   duplicateRequest,
   type FaultProxy,
-  type Link,
+  fallSilent,
+  reset,
   startProxy,
 } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
@@ -87,12 +88,12 @@ describe(`${rounds} random rounds with faults, seed ${seed}`, function () {
 
     function fault(): Action | undefined {
       const dice = random();
-      if (dice < 0.0006) return breakOff('reply');
-      if (dice < 0.0012) return breakOff('request');
+      if (dice < 0.0006) return reset();
+      if (dice < 0.0012) return reset('before');
       if (dice < 0.0015) return close();
       if (dice < 0.0018) return cutReplyAfter(between(0, 20));
-      if (dice < 0.0021) return fallSilent('reply');
-      if (dice < 0.0024) return fallSilent('request');
+      if (dice < 0.0021) return fallSilent(60);
+      if (dice < 0.0024) return fallSilent(60, 'before');
       if (dice < 0.012) return duplicateRequest();
       if (dice < 0.018) return delayReply(between(1, 20));
       if (dice < 0.024) return delayRequest(between(1, 20));
@@ -189,22 +190,6 @@ describe(`${rounds} random rounds with faults, seed ${seed}`, function () {
     expect(await server.command('PUBSUB', 'CHANNELS')).to.deep.equal([]);
   });
 });
-
-/** The connection is gone: after the server executed, or before. */
-function breakOff(stage: 'request' | 'reply'): Action {
-  return { [stage]: (link: Link) => link.reset() };
-}
-
-/** Lets one direction fall silent; some time later the connection is gone. */
-function fallSilent(stage: 'request' | 'reply'): Action {
-  const silence = async (link: Link): Promise<void> => {
-    if (stage === 'request') link.deafen();
-    else link.mute();
-    await link.pause(60);
-    link.destroy();
-  };
-  return { [stage]: silence };
-}
 
 /** The holders of each key, as far as the leases themselves say. */
 class Belief {

@@ -101,6 +101,15 @@ export const reset = (when: 'after' | 'before' = 'after'): Action => at(when, (l
 /** FIN: instead of the reply to an executed command, or `before` the server gets it. */
 export const close = (when: 'after' | 'before' = 'after'): Action => at(when, (link) => link.cut(Buffer.alloc(0)));
 
+/** Silence in one direction, and `ms` later the end of the connection: instead of the reply, or `before` the server gets the command. */
+export const fallSilent = (ms: number, when: 'after' | 'before' = 'after'): Action =>
+  at(when, async (link) => {
+    if (when === 'before') link.deafen();
+    else link.mute();
+    await link.pause(ms);
+    link.destroy();
+  });
+
 /** The server executes; the client is told something else, in raw RESP: `replaceReply('+QUEUED\r\n')`. */
 export const replaceReply = (raw: Buffer | string): Action => ({ reply: (link) => link.toClient(Buffer.from(raw)) });
 
