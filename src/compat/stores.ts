@@ -9,16 +9,18 @@ import { directStore } from '../store/redis/store';
 /** Longest wait in ms for one answer of Redis. */
 export const commandTimeoutMs = 1000;
 
-/** The store of one client, and the short way to it, for one attempt at a time. */
-export interface ClientStores {
+interface ClientPlace {
   readonly store: Store;
+  /** The short way to the store, for one attempt at a time. */
   readonly direct: Pick<Store, 'acquire' | 'release'>;
+  /** The sender of the shims' own scripts; made when first needed. */
+  sender?: Sender;
 }
 
-const places = new WeakMap<object, ClientStores>();
+const places = new WeakMap<object, ClientPlace>();
 
 /** @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
-export function placeOf(client: RedisLike): ClientStores {
+export function placeOf(client: RedisLike): ClientPlace {
   let place = places.get(client);
   if (place === undefined) {
     const store = storeOf(client);
@@ -28,16 +30,11 @@ export function placeOf(client: RedisLike): ClientStores {
   return place;
 }
 
-const senders = new WeakMap<object, Sender>();
-
-/** The sender of our own scripts. @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
+/** @throws {TypeError} `ERR_LOCK_OPTION`: no client of Redis that is known here. */
 export function senderOf(client: RedisLike): Sender {
-  let sender = senders.get(client);
-  if (sender === undefined) {
-    sender = new Sender(scriptClient(client));
-    senders.set(client, sender);
-  }
-  return sender;
+  const place = placeOf(client);
+  place.sender ??= new Sender(scriptClient(client));
+  return place.sender;
 }
 
 /** ioredis with `lazyConnect` connects with its first command; the stores send none before it is connected. */

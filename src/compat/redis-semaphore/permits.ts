@@ -7,7 +7,7 @@ import { LockBackendError } from '../../core/errors';
 import { unusedName } from '../../core/keys';
 import type { RedisLike } from '../../core/redis-like';
 import { notReady } from '../../store/backend-errors';
-import { readyWithin, type Sender } from '../../store/redis/pipeline/sender';
+import { readyWithin } from '../../store/redis/pipeline/sender';
 import type { Script } from '../../store/redis/scripts/script';
 import { commandTimeoutMs, senderOf } from '../stores';
 
@@ -77,14 +77,10 @@ export async function askPermits(
 ): Promise<boolean> {
   const sender = senderOf(client);
   const full = unusedName(sender.client.keyPrefix + key);
-  if (sender.client.readiness() !== 'ready') await becomeReady(sender, full);
+  // A command in the client's own queue might be sent after its caller has given up.
+  const readiness = await readyWithin(sender.client, commandTimeoutMs);
+  if (readiness !== 'ready') throw notReady(full, readiness);
   const reply = await sender.ask({ script, keys: [full], args: args.map(String) }, full, commandTimeoutMs);
   if (Number.isSafeInteger(reply)) return reply !== 0;
   throw new LockBackendError(`the answer about ${JSON.stringify(full)} is no number`, { key: full, unknown: true });
-}
-
-/** Waits for the client to connect. A command in the client's own queue might be sent after its caller has given up. */
-async function becomeReady({ client }: Sender, key: string): Promise<void> {
-  const readiness = await readyWithin(client, commandTimeoutMs);
-  if (readiness !== 'ready') throw notReady(key, readiness);
 }
