@@ -1,5 +1,4 @@
 // The base of redis-semaphore's classes: attempts until acquireTimeout ends, refreshes while the lock is held, and its loss.
-import { randomUUID } from 'node:crypto';
 import { timers } from '../../core/clock';
 import { LockBackendError, NotAcquiredLockError } from '../../core/errors';
 import { maxTimerMs } from '../../core/options';
@@ -105,7 +104,7 @@ export abstract class PeerLock {
     checkIdentity({ externallyAcquiredIdentifier, identifier, acquiredExternally });
     const given = identifier || externallyAcquiredIdentifier;
     this.#isShared = given !== undefined && given !== '';
-    this._identifier = given || newIdentifier(identifierSuffix);
+    this._identifier = given || newToken(undefined) + (identifierSuffix ? `-${identifierSuffix}` : '');
     this._acquiredExternally = !!acquiredExternally || !!externallyAcquiredIdentifier;
     const limits = { lockTimeout, acquireTimeout, acquireAttemptsLimit, retryInterval };
     this._acquireOptions = { identifier: this._identifier, ...limits };
@@ -319,10 +318,6 @@ async function nowAndThen(release: () => Promise<void>, thenMs: number): Promise
   await release();
   await new Promise<void>((resolve) => timers.setIdle(resolve, thenMs - performance.now()));
   await release();
-}
-
-function newIdentifier(suffix: string | undefined): string {
-  return suffix ? `${randomUUID()}-${suffix}` : newToken(undefined);
 }
 
 function checkIdentity({

@@ -9,6 +9,7 @@
 
 import { acquire } from '../../acquire/acquisition';
 import type { Key } from '../../core/keys';
+import { endless } from '../../core/options';
 import type { HeldLock } from '../../hold/held-lock';
 import { commandTimeoutMs } from '../stores';
 import { Pause } from '../waiters';
@@ -113,8 +114,7 @@ export class QueuedCall {
     const { settings, scope } = this.#calls.servers;
     this.#leaving = new AbortController();
     const { signal } = this.#leaving;
-    const wait = { maxRetries: Number.POSITIVE_INFINITY, timeoutMs: Number.POSITIVE_INFINITY, queued: true, signal };
-    const terms = { ...settings, ...wait, lifetimeMs: this.#lifetimeMs };
+    const terms = { ...endless(settings), lifetimeMs: this.#lifetimeMs, signal };
     this.#calls.count(this.#full, 1);
     try {
       this.#held = await this.#renewed(await acquire(this.#key, terms, scope, {}, (held) => held));
