@@ -1,8 +1,8 @@
-// redis-semaphore 5, over our stores: same names, options, errors and callbacks, and the same keys in Redis, so that old and new
-// processes exclude each other. What differs, and why, is in docs/migration.md.
+// redis-semaphore 5 on our stores: the same names, options, errors and callbacks, and the same keys in Redis, so that old and new
+// processes exclude each other. docs/migration.md lists the differences with their reasons.
 //
-// An identifier is what the key holds, as there, and stays the same for every acquire of one object. So an object asks for a
-// lock only while nothing else is under way under its identifier, and never takes its own lock for a new one.
+// The key holds the identifier of an object, which is the same for each acquire. So an object requests a lock only while no other
+// request under its identifier is under way, and never takes its own lock for a new one.
 
 import { LockBackendError } from '../core/errors';
 import { peerKey, unusedName } from '../core/keys';

@@ -157,7 +157,7 @@ export class Redlock extends VotingAttempts {
         () => this._attempt(resources, ask),
         servers.isSingle ? pause : undefined,
       );
-      return this.#lock(resources, result.token, attempts, result, duration, settings);
+      return this.#lock(resources, attempts, result, duration, settings);
     } catch (error) {
       if (error instanceof ExecutionError) {
         await error.attempts.at(-1);
@@ -192,11 +192,11 @@ export class Redlock extends VotingAttempts {
     checkDuration(duration);
     if (existing.expiration < Date.now()) throw new ExecutionError('Cannot extend an already-expired lock.', []);
     const held = this._heldOf(existing);
-    const { resources, value } = existing;
+    const { resources } = existing;
     const extend = (ballot: Ballot | undefined): Promise<true | 0> => this.#servers.extend(held, duration, ballot);
     const { attempts } = await this._repeat(settings, () => this._attempt(resources, extend));
     existing.expiration = 0;
-    return this.#lock(resources, value, attempts, held, duration, settings);
+    return this.#lock(resources, attempts, held, duration, settings);
   }
 
   /**
@@ -265,7 +265,6 @@ export class Redlock extends VotingAttempts {
 
   #lock(
     resources: string[],
-    value: string,
     attempts: Promise<ExecutionStats>[],
     held: HeldLock,
     duration: number,
@@ -277,7 +276,8 @@ export class Redlock extends VotingAttempts {
     const earlyMs = untrustedMs - (duration - trustedMs(duration));
     // A lock that was handed off counts for as long as its next holder may count on it.
     if (earlyMs > 0 && held.context.store === this.#servers.store) held.confirm(earlier(sent, earlyMs), duration, true);
-    const lock = new RedlockLock(this, resources, value, attempts, Math.floor(sent.wallMs) + duration - untrustedMs);
+    const expiration = Math.floor(sent.wallMs) + duration - untrustedMs;
+    const lock = new RedlockLock(this, resources, held.token, attempts, expiration);
     heldLocks.set(lock, held);
     return lock;
   }
