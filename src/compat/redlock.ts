@@ -152,11 +152,8 @@ export class Redlock extends VotingAttempts {
       return waiting.pause(ms);
     };
     try {
-      const { attempts, result } = await this._repeat(
-        settings,
-        () => this._attempt(resources, ask),
-        servers.isSingle ? pause : undefined,
-      );
+      const pauseInQueue = servers.isSingle ? pause : undefined;
+      const { attempts, result } = await this._repeat(settings, resources, ask, pauseInQueue);
       return this.#lock(resources, attempts, result, duration, settings);
     } catch (error) {
       if (error instanceof ExecutionError) {
@@ -179,7 +176,7 @@ export class Redlock extends VotingAttempts {
     lock.expiration = 0;
     const held = this._heldOf(lock);
     const release = (ballot: Ballot | undefined): Promise<true | number> => this.#servers.release(held, ballot);
-    const { attempts } = await this._repeat(settings, () => this._attempt(lock.resources, release));
+    const { attempts } = await this._repeat(settings, lock.resources, release);
     return { attempts };
   }
 
@@ -192,11 +189,10 @@ export class Redlock extends VotingAttempts {
     checkDuration(duration);
     if (existing.expiration < Date.now()) throw new ExecutionError('Cannot extend an already-expired lock.', []);
     const held = this._heldOf(existing);
-    const { resources } = existing;
     const extend = (ballot: Ballot | undefined): Promise<true | 0> => this.#servers.extend(held, duration, ballot);
-    const { attempts } = await this._repeat(settings, () => this._attempt(resources, extend));
+    const { attempts } = await this._repeat(settings, existing.resources, extend);
     existing.expiration = 0;
-    return this.#lock(resources, attempts, held, duration, settings);
+    return this.#lock(existing.resources, attempts, held, duration, settings);
   }
 
   /**

@@ -34,6 +34,9 @@ export class ExecutionError extends Error {
 /** @internal */
 export const noQuorum = 'The operation was unable to achieve a quorum during its retry window.';
 
+/** @internal Asks the servers once. A number says that the attempt failed, and to how many resources it was applied. */
+type OneAsk<T> = (ballot: Ballot | undefined) => Promise<T | number> | number;
+
 /** @internal The outcome of one attempt; undefined if it failed. */
 interface Attempt<T extends object | true> {
   readonly stats: Promise<ExecutionStats>;
@@ -99,14 +102,15 @@ export abstract class VotingAttempts extends EventEmitter {
   /** @internal Attempts until one attempt succeeds or `given` allows no further one. @throws {ExecutionError} */
   protected async _repeat<T extends object | true>(
     given: Partial<RedlockSettings> | undefined,
-    attempt: () => Promise<Attempt<T>>,
+    resources: readonly string[],
+    ask: OneAsk<T>,
     pause = async (ms: number): Promise<T | undefined> => sleep(ms, undefined),
   ): Promise<{ attempts: Promise<ExecutionStats>[]; result: T }> {
     const attempts: Promise<ExecutionStats>[] = [];
     const settings = given === undefined ? this.settings : { ...this.settings, ...given };
     const maxAttempts = settings.retryCount === -1 ? Number.POSITIVE_INFINITY : settings.retryCount + 1;
     for (;;) {
-      const { stats, result } = await attempt();
+      const { stats, result } = await this._attempt(resources, ask);
       attempts.push(stats);
       if (result !== undefined) return { attempts, result };
       if (!(attempts.length < maxAttempts)) throw new ExecutionError(noQuorum, attempts);
@@ -116,11 +120,8 @@ export abstract class VotingAttempts extends EventEmitter {
     }
   }
 
-  /** @internal Makes one attempt. A number as its result says that it failed, and to how many resources it was applied. */
-  protected async _attempt<T extends object | true>(
-    resources: readonly string[],
-    ask: (ballot: Ballot | undefined) => Promise<T | number> | number,
-  ): Promise<Attempt<T>> {
+  /** @internal Makes one attempt. */
+  protected async _attempt<T extends object | true>(resources: readonly string[], ask: OneAsk<T>): Promise<Attempt<T>> {
     const several = this.clients.size > 1 ? this.#newBallot(resources.length) : undefined;
     for (const client of this.clients) connectIfLazy(client);
     let result: T | undefined;
