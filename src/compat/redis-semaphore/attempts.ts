@@ -7,7 +7,7 @@ import type { OneAttempt, PollingCall } from '../waiters';
 /** The last work that began under each name. */
 const underWay = new Map<string, Promise<unknown>>();
 
-/** Runs `work` when all earlier work under the same name has settled. */
+/** @internal Runs `work` when all earlier work under the same name has settled. */
 export async function oneByOne<T>(name: string, work: () => Promise<T>): Promise<T> {
   const before = underWay.get(name);
   const running = before === undefined ? work() : before.then(work, work);
@@ -26,12 +26,13 @@ export interface AttemptOptions {
   readonly retryInterval: number;
 }
 
+/** @internal */
 export interface PeerGrant {
   readonly fence: number;
   readonly sent: Moment;
 }
 
-/** The object that makes the attempts. */
+/** @internal The object that makes the attempts. */
 export interface Attempted {
   /** Makes one attempt. Resolves with false if the lock is held. */
   _ask(): Promise<PeerGrant | false>;
@@ -41,7 +42,7 @@ export interface Attempted {
 }
 
 /**
- * Attempts until an attempt succeeds. Resolves with undefined if no attempt succeeded.
+ * @internal Attempts until an attempt succeeds. Resolves with undefined if no attempt succeeded.
  *
  * @throws {LockBackendError} the error of the last attempt; at once if the same call would fail again.
  * @throws the signal's reason.
