@@ -40,31 +40,31 @@ export function ioredis(client: ForeignClient): ScriptClient {
  * The client's own pipelining would put our calls behind those of a later tick. ioredis reads both options from the object on
  * which a command is called; everything else, sending included, stays with the client itself.
  */
-function plain(client: ForeignClient): ForeignClient {
+function plain(client: ForeignClient, sends: (command: object) => void = () => {}): ForeignClient {
   const options = Object.create(client.options, { keyPrefix: { value: '' }, enableAutoPipelining: { value: false } });
-  const sendCommand = (...args: unknown[]): unknown => client.sendCommand(...args);
+  const sendCommand = (command: object, ...others: unknown[]): unknown => {
+    sends(command);
+    return client.sendCommand(command, ...others);
+  };
   return Object.create(client, { options: { value: options }, sendCommand: { value: sendCommand } });
 }
 
 /**
  * Sends scripts, whose arguments are all text. The client's own methods flatten and check the arguments of any command: a
- * quarter of the time of two `EVALSHA`, and more of a batch.
+ * quarter of the time of two `EVALSHA`, and more of a batch. The first command made by those methods reveals the class of
+ * commands, which the class of the client does not name.
  */
 function sender(client: ForeignClient): (name: 'eval' | 'evalsha', args: string[]) => Promise<unknown> {
-  const commands = plain(client);
   let Command: any;
+  const commands = plain(client, (command) => {
+    Command = command.constructor;
+  });
   return (name, args) => {
-    Command ??= commandClass(client);
     if (Command === undefined) return commands[name](...args); // S31
     const command = new Command(name, [], utf8);
     command.args = args;
     return client.sendCommand(command);
   };
-}
-
-function commandClass(client: ForeignClient): any {
-  const node: any = anyNode(client);
-  return node.constructor.Command;
 }
 
 const utf8 = { replyEncoding: 'utf8' };
