@@ -1,10 +1,11 @@
 // The keys that redlock and redis-semaphore take and the library itself refuses: the shims lock each that can be no key of ours.
 import { expect } from 'chai';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import * as permitsPeer from 'redis-semaphore';
 import * as permitsShim from '../../src/compat/redis-semaphore';
 import * as redlockShim from '../../src/compat/redlock';
 import { sharedRedis, startRedis, uniqueKey } from '../support/redis';
+import { connect, disconnectAll } from './connections';
 
 /** Its types cannot be found through its `exports`. */
 const redlockPeer = require('redlock') as typeof redlockShim;
@@ -34,15 +35,6 @@ const refused: Record<string, Name> = {
   ...oddBraces,
 };
 
-const clients: Redis[] = [];
-
-function connect(port: number, options: object = {}): Redis {
-  const client = new Redis(port, options);
-  client.on('error', () => {});
-  clients.push(client);
-  return client;
-}
-
 async function failureOf(work: () => unknown): Promise<any> {
   try {
     await work();
@@ -67,7 +59,7 @@ describe('H12 keys that only the shims lock', () => {
   });
 
   after(() => {
-    for (const client of clients) client.disconnect();
+    disconnectAll();
   });
 
   const leftOf = (): Promise<string[]> => redis.keys(`*${base}*`);

@@ -3,7 +3,7 @@
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import * as peer from 'redis-semaphore';
 import { spy } from 'sinon';
 import * as shim from '../../src/compat/redis-semaphore';
@@ -11,6 +11,7 @@ import { abortOf, failure as failureOf } from '../contract/outcomes';
 import { describeAtOnce } from '../support/at-once';
 import { waitFor } from '../support/processes';
 import { type RedisServer, sharedRedis, startRedis, uniqueKey } from '../support/redis';
+import { connect, disconnectAll } from './connections';
 
 /** Refreshed often enough that a slow machine loses nothing. */
 const steady = { lockTimeout: 3_000, acquireTimeout: 10_000, refreshInterval: 500, retryInterval: 10 };
@@ -18,15 +19,6 @@ const longerThanSteadyMs = 3_400;
 /** The options of a call that may wait in vain. */
 const brief = { ...steady, acquireTimeout: 1_000 };
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}/;
-
-const clients: Redis[] = [];
-
-function connect(port: number, options: object = {}): Redis {
-  const client = new Redis(port, options);
-  client.on('error', () => {});
-  clients.push(client);
-  return client;
-}
 
 /** The unhandled rejections while `work` runs. */
 async function unhandled(work: () => Promise<unknown>): Promise<unknown[]> {
@@ -44,7 +36,7 @@ async function unhandled(work: () => Promise<unknown>): Promise<unknown[]> {
 }
 
 after(() => {
-  for (const client of clients) client.disconnect();
+  disconnectAll();
 });
 
 /** The common part of the classes, on one server. */

@@ -2,11 +2,12 @@
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import * as shim from '../../src/compat/redlock';
 import { abortOf, failure as failureOf } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
 import { type RedisServer, sharedRedis, startRedis, uniqueKey } from '../support/redis';
+import { connect, disconnectAll } from './connections';
 
 /** Its types cannot be found through its `exports`. */
 const peer = require('redlock') as typeof shim;
@@ -15,22 +16,13 @@ const quick = { retryDelay: 10, retryJitter: 5 };
 const locked = (applied: number, count: number): string =>
   `The operation was applied to: ${applied} of the ${count} requested resources.`;
 
-const clients: Redis[] = [];
-
-function connect(port: number, options: object = {}): Redis {
-  const client = new Redis(port, options);
-  client.on('error', () => {});
-  clients.push(client);
-  return client;
-}
-
 async function messagesAgainst({ attempts }: { attempts: readonly Promise<shim.ExecutionStats>[] }): Promise<string[]> {
   const stats = await Promise.all(attempts);
   return stats.flatMap(({ votesAgainst }) => [...votesAgainst.values()].map((error) => error.message));
 }
 
 after(() => {
-  for (const client of clients) client.disconnect();
+  disconnectAll();
 });
 
 for (const [name, library] of Object.entries({ redlock: peer, 'redis-exp-lock/redlock': shim })) {
