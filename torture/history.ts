@@ -73,6 +73,17 @@ export class Diary {
   }
 }
 
+/** Writes down each stall of this process: delays of a busy machine are no fault of the library. */
+export function watchStalls(diary: Diary): NodeJS.Timeout {
+  const everyMs = 20;
+  let lastMs = nowMs();
+  return setInterval(() => {
+    const ms = nowMs() - lastMs - everyMs;
+    lastMs = nowMs();
+    if (ms > 30) diary.write({ e: 'stall', ms });
+  }, everyMs);
+}
+
 /** @param diaries By the names of their processes. What kill -9 cut in the middle is left out. */
 export function readHistory(diaries: ReadonlyMap<string, string>): Written[] {
   const all: Written[] = [];

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { mulberry32 } from '../test/simulation/events';
 import type { RedisServer } from '../test/support/redis';
 import { draw } from './draw';
-import { accountOf, Diary, nowMs, readHistory, type Written } from './history';
+import { accountOf, Diary, nowMs, readHistory, type Written, watchStalls } from './history';
 import { leftovers } from './leftovers';
 import type { Violation, World } from './models';
 import * as models from './models';
@@ -56,7 +56,7 @@ export async function round(options: RoundOptions): Promise<RoundReport> {
   const { address, execPath } = place;
   const team = new Team({ address, execPath, size: options.processes, callers: options.callers, folder, random });
   const diary = new Diary(`${folder}/faults.jsonl`);
-  const stalls = watchStalls(diary);
+  const stalls = watchStalls(diary); // the proxies are in this process
   try {
     const masters = await place.masters();
     await team.start();
@@ -120,17 +120,6 @@ function faultsOf(team: Team, between: (from: number, to: number) => number): Fa
     { name: 'clock set', weight: 3, run: clock },
     { name: 'event loop blocked', weight: 3, run: async () => team.send(any(), { blockMs: between(50, 700) }) },
   ];
-}
-
-/** Proxies are in this process. */
-function watchStalls(diary: Diary): NodeJS.Timeout {
-  const everyMs = 20;
-  let lastMs = nowMs();
-  return setInterval(() => {
-    const ms = nowMs() - lastMs - everyMs;
-    lastMs = nowMs();
-    if (ms > 30) diary.write({ e: 'stall', ms });
-  }, everyMs);
 }
 
 interface Ended {

@@ -2,7 +2,7 @@
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import { mulberry32 } from '../test/simulation/events';
 import { dial } from './dial';
-import { Diary, nowMs } from './history';
+import { Diary, watchStalls } from './history';
 import { Jobs } from './jobs';
 import type { Message, Order } from './order';
 
@@ -18,7 +18,7 @@ void main().catch((error) => {
 
 async function main(): Promise<void> {
   const random = mulberry32(order.seed);
-  const stalls = watchStalls();
+  const stalls = watchStalls(diary);
   const { redis, close } = await dial(order.address, order.number);
   const jobs = new Jobs(redis, order, diary, random);
   process.on('message', (message: Message) => obey(message, () => finish(jobs, close, stalls)));
@@ -76,17 +76,6 @@ function stepClock(ms: number): void {
 function block(ms: number): void {
   const endMs = performance.now() + ms;
   while (performance.now() < endMs);
-}
-
-/** Delays of a busy machine are no fault of the library. */
-function watchStalls(): NodeJS.Timeout {
-  const everyMs = 20;
-  let lastMs = nowMs();
-  return setInterval(() => {
-    const ms = nowMs() - lastMs - everyMs;
-    lastMs = nowMs();
-    if (ms > 30) diary.write({ e: 'stall', ms });
-  }, everyMs);
 }
 
 process.on('unhandledRejection', (error) => {
