@@ -401,7 +401,7 @@ export const scenarios: readonly Scenario[] = [
   {
     name: 'scale',
     title: '10, 100 and 1,000 waiters',
-    text: 'So many ask for one key at once in one process and each takes it once, held for 1 ms: commands an acquisition.',
+    text: 'Callers of one process ask for one key at once, and each takes it once, held for 1 ms: commands an acquisition.',
     rows: crowds.flatMap((count) =>
       ['raw node-redis', 'redlock', 'redis-semaphore', we].map((contender) => ({
         id: inCrowd(contender, count),
@@ -498,7 +498,7 @@ export const scenarios: readonly Scenario[] = [
   {
     name: 'semaphore',
     title: `A semaphore of ${permits}`,
-    text: `So many ask for one of ${permits} permits at once in one process, and each holds it once for 1 ms.`,
+    text: `Callers of one process ask for one of ${permits} permits at once, and each holds it once for 1 ms.`,
     rows: [
       ...crowds.map((count) => ({
         id: inCrowd(ourSemaphore, count),
