@@ -13,12 +13,18 @@ export function operatorOf(table: Table): Operator {
     get offsetMs() {
       return table.run((_, micros) => micros / 1000 - clockOf(table).nowMs());
     },
-    inspect: async (keys) =>
-      runOn(table, keys, (machine, micros) => keys.map((key) => machine.inspect(key, micros).state)),
-    permitsOut: async (key) => runOn(table, key, (machine, micros) => machine.permitsOut(key, micros)),
-    free: async (key, id = '') => runOn(table, key, (machine, micros) => machine.free(key, id, micros)),
-    register: async ({ id, text, ttlMs }) =>
-      table.run((machine, micros) => machine.write(processKey(id), text, ttlMs, micros, changedChannel, id)),
+    async inspect(keys) {
+      return runOn(table, keys, (machine, micros) => keys.map((key) => machine.inspect(key, micros).state));
+    },
+    async permitsOut(key) {
+      return runOn(table, key, (machine, micros) => machine.permitsOut(key, micros));
+    },
+    async free(key, id = '') {
+      return runOn(table, key, (machine, micros) => machine.free(key, id, micros));
+    },
+    async register({ id, text, ttlMs }) {
+      return table.run((machine, micros) => machine.write(processKey(id), text, ttlMs, micros, changedChannel, id));
+    },
     async processes() {
       const keys = table.keys().filter(isOfRegistry);
       return table.run((machine, micros) => ({

@@ -50,11 +50,10 @@ function storeOn(table: Table, kind: Store['kind']): Store {
     releaseAndAcquire: async (...requests) => verbs.releaseAndAcquire(...requests),
     // All commands of the token have been carried out, so a single release is enough, once the table can be written.
     abandon: (request) => abandoned.add(request, undefined),
-    inspect: async (key, _commandTimeoutMs, token) =>
-      stateFor(
-        runOn(table, key, (machine, micros) => machine.inspect(key, micros)),
-        token,
-      ),
+    async inspect(key, _commandTimeoutMs, token) {
+      const inspected = runOn(table, key, (machine, micros) => machine.inspect(key, micros));
+      return stateFor(inspected, token);
+    },
     join() {},
     leave: () => abandoned.settled(),
   };
@@ -62,16 +61,22 @@ function storeOn(table: Table, kind: Store['kind']): Store {
 
 function valuesBeside(table: Table): Values {
   return {
-    read: async (key) => table.run((machine, micros) => machine.readValue(key, micros)),
-    write: async ({ key, token, text, ttlMs }) =>
-      runOn(table, key, (machine, micros) => machine.writeValue(key, token, text, ttlMs, micros)),
-    proclaim: async (request) => runOn(table, request.key, (machine, micros) => machine.proclaim(request, micros)),
-    readHolder: async (key) =>
-      runOn(table, key, (machine, micros) => {
+    async read(key) {
+      return table.run((machine, micros) => machine.readValue(key, micros));
+    },
+    async write({ key, token, text, ttlMs }) {
+      return runOn(table, key, (machine, micros) => machine.writeValue(key, token, text, ttlMs, micros));
+    },
+    async proclaim(request) {
+      return runOn(table, request.key, (machine, micros) => machine.proclaim(request, micros));
+    },
+    async readHolder(key) {
+      return runOn(table, key, (machine, micros) => {
         const { token, state } = machine.inspect(key, micros);
         if (token === undefined || state.mode !== 'exclusive') return null;
         return { token, leftMs: state.remaining, text: machine.readValue(key, micros) };
-      }),
+      });
+    },
   };
 }
 

@@ -14,18 +14,25 @@ export function ioredis(client: ForeignClient): ScriptClient {
   const { stringNumbers = client.options.redisOptions?.stringNumbers } = client.options;
   const send = sender(client);
   const run: typeof send = stringNumbers === true ? (name, args) => send(name, args).then(numbers) : send;
+  const relocate = (): void => void Promise.resolve(client.refreshSlotsCache()).catch(() => {});
   return {
     ...clientOf(client, (...words) => plain(anyNode(client)).call(...words)),
     keyPrefix: String(client.options.keyPrefix ?? ''),
     clustered,
     readiness: () => readinessOf(client.status),
-    evalsha: (sha, keys, args) => run('evalsha', [sha, String(keys.length), ...keys, ...args]),
-    eval: (lua, keys, args) => run('eval', [lua, String(keys.length), ...keys, ...args]),
-    masters: () => mastersOf(client).map((node) => (words) => plain(node).call(...words)),
+    evalsha(sha, keys, args) {
+      return run('evalsha', [sha, String(keys.length), ...keys, ...args]);
+    },
+    eval(lua, keys, args) {
+      return run('eval', [lua, String(keys.length), ...keys, ...args]);
+    },
+    masters() {
+      return mastersOf(client).map((node) => (words) => plain(node).call(...words));
+    },
     generation: clustered ? undefined : countOf(client, 'ready'),
     missesFailovers: client.options.sentinels?.length > 0 && client.options.failoverDetector !== true, // H92
     nodeOf: (key) => nodeOf(client, key),
-    relocate: clustered ? () => void Promise.resolve(client.refreshSlotsCache()).catch(() => {}) : undefined,
+    relocate: clustered ? relocate : undefined,
     dedicate(key) {
       const name = nodeOf(client, key);
       const node = mastersOf(client).find(({ options }) => `${options.host}:${options.port}` === name);
