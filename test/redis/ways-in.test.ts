@@ -174,6 +174,7 @@ describe('ways to a Redis', () => {
       await master.command('SET', 'first', 'x');
       await waitFor(() => replica.command('GET', 'first'), { what: 'the stream to begin' });
       const lines = [...certificates.map((line) => line.join(' ')), 'tls-auth-clients no', 'tls-replication yes'];
+      lines.push('sentinel down-after-milliseconds main 60000'); // node-redis takes no master that counts as down
       sentinels = await startSentinels({ main: { dir: master.dir, port } }, 1, { lines, tls: true });
     });
     after(async () => {
