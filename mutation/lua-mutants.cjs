@@ -37,14 +37,14 @@ exports.mutants = [
   mutex(
     'acquire',
     'the short path gives a fence twice',
-    'math.max(last + 1, micros, least)',
-    'math.max(last, micros, least)',
+    'math.max(last + 1, micros, minFence)',
+    'math.max(last, micros, minFence)',
   ),
   mutex(
     'acquire',
     'the short path ignores the clock: fences fall after FLUSHALL',
-    'math.max(last + 1, micros, least)',
-    'math.max(last + 1, least)',
+    'math.max(last + 1, micros, minFence)',
+    'math.max(last + 1, minFence)',
   ),
   mutex('acquire', 'the short path sets no end', "call('PEXPIRE', KEYS[1], ttl)\n    return", 'return'),
   mutex(
@@ -107,14 +107,14 @@ exports.mutants = [
   mutex(
     'mint',
     'a fence is given twice',
-    'math.max(lastFence(fence) + 1, micros, least or 0)',
-    'math.max(lastFence(fence), micros, least or 0)',
+    'math.max(lastFence(fence) + 1, micros, minFence or 0)',
+    'math.max(lastFence(fence), micros, minFence or 0)',
   ),
   mutex(
     'mint',
     'fences ignore the clock',
-    'math.max(lastFence(fence) + 1, micros, least or 0)',
-    'math.max(lastFence(fence) + 1, least or 0)',
+    'math.max(lastFence(fence) + 1, micros, minFence or 0)',
+    'math.max(lastFence(fence) + 1, minFence or 0)',
   ),
   mutex('mint', 'a block of fences overlaps the next', 'setFence(fence, first + count - 1)', 'setFence(fence, first)'),
   mutex('mint', 'a counter far ahead of the clock passes', 'or fence > micros + protocol.maxAheadMicros then', 'then'),
@@ -291,5 +291,5 @@ exports.mutants = [
     "call('GET', KEYS[1]) ~= ARGV[1] then",
     "call('GET', KEYS[1]) == ARGV[1] .. '-' then",
   ),
-  beside('raise-fence', 'a fence is lowered', 'if lastFence(KEYS[#KEYS]) < least then', 'if true then'),
+  beside('raise-fence', 'a fence is lowered', 'if lastFence(KEYS[#KEYS]) < minFence then', 'if true then'),
 ];

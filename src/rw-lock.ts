@@ -126,7 +126,7 @@ export class RWLock {
 
   async #acquire(kind: 'shared' | 'exclusive', options: unknown): Promise<RWLease> {
     const settings = settleOwn(options, this.#settings);
-    const mode: Mode = { kind, prefer: this.#prefer, group: this.#readers, permits: 1, most: 0, step: 0 };
+    const mode: Mode = { kind, prefer: this.#prefer, group: this.#readers, permits: 1, total: 0, step: 0 };
     const kindOfLease = { autoExtend: true, mode, methods: rwLeaseMethods };
     return (await acquireLease(this.key, settings, this.#scope, kindOfLease)) as RWLease;
   }

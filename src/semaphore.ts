@@ -100,7 +100,7 @@ export class Semaphore {
     if (permits > this.permits) {
       throw optionError('permits', `at most ${this.permits}, all that there are`, permits, 'range');
     }
-    const mode: Mode = { kind: 'counted', prefer: 'fair', group: '', permits, most: this.permits, step: 0 };
+    const mode: Mode = { kind: 'counted', prefer: 'fair', group: '', permits, total: this.permits, step: 0 };
     return acquireLease(this.key, settings, this.#scope, { autoExtend, mode });
   }
 }

@@ -24,7 +24,7 @@ const settings = {
   jitter: 0,
   signal: undefined,
 };
-const mode: Mode = { kind: 'exclusive', prefer: 'fair', group: '', permits: 1, most: 0, step: 0 };
+const mode: Mode = { kind: 'exclusive', prefer: 'fair', group: '', permits: 1, total: 0, step: 0 };
 const queueAs = { channel: '-', id: '1', ticket: 0 };
 
 describe('the attempts of one caller', () => {

@@ -14,7 +14,7 @@ import { clock, type LossyStore, lossyStore } from './support/lossy-store';
 const lifetimeMs = 3000;
 const commandTimeoutMs = 1000;
 const trusted = (ms: number): number => ms - ms / 1000;
-const mode: Mode = { kind: 'shared', prefer: 'fair', group: '', permits: 1, most: 0, step: 0 };
+const mode: Mode = { kind: 'shared', prefer: 'fair', group: '', permits: 1, total: 0, step: 0 };
 
 describe('a held lock', () => {
   let timers: ReturnType<typeof useFakeTimers>;
@@ -918,7 +918,7 @@ describe('a held lock', () => {
     ]);
     reader.changed(writer, 2);
     expect(beside(mode)).to.equal(true);
-    const permits: Mode = { ...mode, kind: 'counted', permits: 2, most: 3 };
+    const permits: Mode = { ...mode, kind: 'counted', permits: 2, total: 3 };
     reader.changed(permits, 2);
     expect([beside(permits), beside({ ...permits, permits: 1 })]).to.deep.equal([true, false]);
   });

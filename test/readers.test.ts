@@ -17,7 +17,7 @@ class Scene {
   readonly readers: Readers;
 
   constructor(prefer: Mode['prefer'], lifetimeMs = 10_000) {
-    const mode: Mode = { kind: 'shared', prefer, group: '', permits: 1, most: 1, step: 0 };
+    const mode: Mode = { kind: 'shared', prefer, group: '', permits: 1, total: 1, step: 0 };
     const terms = { key: 'k', lifetimeMs, fencing: true, owner: undefined, mode };
     const store = { clock: { nowMs: () => this.nowMs }, acquire: never, extend: never, abandon: never };
     this.readers = new Readers(terms, store as unknown as Store);

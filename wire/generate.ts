@@ -133,13 +133,13 @@ function modeOf({
   prefer,
   group,
   permits,
-  most,
+  total: most,
 }: {
   kind: string;
   prefer: string;
   group: string;
   permits: number;
-  most: number;
+  total: number;
 }): Mode {
   const kinds = { shared: 'reader', exclusive: 'writer', counted: 'permits' } as const;
   return { kind: kinds[kind as keyof typeof kinds], prefer: prefer as Mode['prefer'], group, permits, most };

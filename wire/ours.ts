@@ -68,8 +68,8 @@ async function perform(call: Call): Promise<Reply> {
   return { granted: false, ...(ticket !== undefined && { ticket, before: before! }) };
 }
 
-function modeOf({ kind, ...mode }: Mode): OwnMode {
-  return { ...mode, kind: kinds[kind], step: 0 };
+function modeOf({ kind, most, ...mode }: Mode): OwnMode {
+  return { ...mode, kind: kinds[kind], total: most, step: 0 };
 }
 
 function send(call: Parameters<typeof sendTogether>[0][number]['call']): Promise<unknown> {

@@ -368,6 +368,6 @@ export function excludes(held: HeldLock, store: Store, keys: Key, mode: Mode | u
   if (store !== held.context.store || !listOf(held.keys).some((key) => wanted.includes(key))) return false;
   const ours = held.mode;
   if (ours === undefined || mode === undefined) return true;
-  if (mode.kind === 'counted') return ours.permits + mode.permits > mode.most;
+  if (mode.kind === 'counted') return ours.permits + mode.permits > mode.total;
   return ours.kind !== 'shared' || mode.kind !== 'shared' || ours.group !== mode.group;
 }

@@ -26,8 +26,8 @@ export class Permits extends WaitGroup {
   }
 
   protected get wanted(): number {
-    const { most, permits } = this.terms.mode;
-    const room = this.#isMixed ? Number.POSITIVE_INFINITY : Math.floor(most / permits) - this.#held;
+    const { total, permits } = this.terms.mode;
+    const room = this.#isMixed ? Number.POSITIVE_INFINITY : Math.floor(total / permits) - this.#held;
     return Math.min(this.positions.size, room);
   }
 

@@ -22,7 +22,7 @@ export interface Mode {
   /** Permits wanted; 1 for readers and writers. */
   readonly permits: number;
   /** Permits of the whole semaphore; 0 for readers and writers. */
-  readonly most: number;
+  readonly total: number;
   /** 0: a new holder. Otherwise the number of this change in place: a change that a later one has overtaken has no effect. */
   readonly step: number;
 }

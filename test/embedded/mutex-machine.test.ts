@@ -26,9 +26,9 @@ describe('the machine of the embedded stores', () => {
 
   beforeEach(() => build());
 
-  function build(most: Limits = limits): void {
+  function build(numbers: Limits = limits): void {
     [nowMs, heard, rows] = [1_000_000, [], new MemoryRows()];
-    machine = new Machine((channel, id, key) => void heard.push(`${channel} ${id} ${key}`), most, rows);
+    machine = new Machine((channel, id, key) => void heard.push(`${channel} ${id} ${key}`), numbers, rows);
   }
 
   /** Between two ms: what counts is the ms that has begun. */
@@ -50,8 +50,8 @@ describe('the machine of the embedded stores', () => {
   /** The table as text, to show that a command changed nothing. */
   const table = (): string => JSON.stringify([[...rows], rows.fence]);
   const mode = (kind: Mode['kind'], more: Partial<Mode> = {}): Mode => {
-    const most = kind === 'counted' ? 3 : 0;
-    return { kind, prefer: 'fair', group: '', permits: 1, most, step: 0, ...more };
+    const total = kind === 'counted' ? 3 : 0;
+    return { kind, prefer: 'fair', group: '', permits: 1, total, step: 0, ...more };
   };
 
   describe('acquires', () => {
@@ -480,7 +480,7 @@ describe('the machine of the embedded stores', () => {
 
   describe('what several may hold', () => {
     const permits = (token: string, more: Partial<AcquireCommand> = {}): CommandOutcome =>
-      acquire(token, { mode: mode('counted', { most: 1 }), ...more });
+      acquire(token, { mode: mode('counted', { total: 1 }), ...more });
 
     it('has fences of the same counter, each with its own end', () => {
       acquire('x', { keys: ['other'] });
@@ -568,8 +568,8 @@ describe('the machine of the embedded stores', () => {
     });
 
     it('from one of several holders, which is told; the others keep it, and a waiter is woken', () => {
-      for (const token of ['a', 'b']) acquire(token, { mode: mode('counted', { most: 2 }) });
-      acquire('c', { mode: mode('counted', { most: 2 }), queueAs: queueAs('c') });
+      for (const token of ['a', 'b']) acquire(token, { mode: mode('counted', { total: 2 }) });
+      acquire('c', { mode: mode('counted', { total: 2 }), queueAs: queueAs('c') });
       expect(free('x')).to.equal(false);
       expect(free('a')).to.equal(true);
       expect(machine.holders('k', micros()).map(({ token }) => token)).to.deep.equal(['b']);

@@ -78,7 +78,7 @@ export const acquire: readonly Protection[] = [
   {
     hazard: 'H3',
     without: 'the server’s clock is taken for what it was when the request was sent, however long that was under way',
-    changes: [write('H3f', '    this.#offsetMs = Math.max(most, least);')],
+    changes: [write('H3f', '    this.#offsetMs = Math.max(maxOffsetMs, minOffsetMs);')],
     test: 'redis/unknown-outcome.test.ts',
   },
   {

@@ -116,11 +116,11 @@ const readsOrWrites = fc.oneof(
   fc.record({ prefer }).map((each) => modeOf('exclusive', each)),
 );
 const counted = fc
-  .record({ permits: fc.integer({ min: 1, max: 3 }), most: fc.constantFrom(3, 3, 3, 4) })
+  .record({ permits: fc.integer({ min: 1, max: 3 }), total: fc.constantFrom(3, 3, 3, 4) })
   .map((each) => modeOf('counted', each));
 
 function modeOf(kind: Mode['kind'], how: Partial<Mode>): Mode {
-  return { kind, prefer: 'fair', group: '', permits: 1, most: 0, step: 0, ...how };
+  return { kind, prefer: 'fair', group: '', permits: 1, total: 0, step: 0, ...how };
 }
 
 function ofMembers(mode: fc.Arbitrary<Mode>): fc.Arbitrary<Command> {

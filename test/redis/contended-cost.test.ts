@@ -17,8 +17,8 @@ type Counts = Record<string, number>;
 
 /** The number of rounds. In some of them a request also moves the end of its queue, as the first of each second does. */
 const rounds = 5;
-const mode = (kind: Mode['kind'], permits = 1, most = 0): Mode => {
-  return { kind, prefer: kind === 'counted' ? 'fair' : 'writer', group: '', permits, most, step: 0 };
+const mode = (kind: Mode['kind'], permits = 1, total = 0): Mode => {
+  return { kind, prefer: kind === 'counted' ? 'fair' : 'writer', group: '', permits, total, step: 0 };
 };
 /** The mode of the first holder, and that of those who wait. */
 const kinds: Record<string, readonly [first: Mode | undefined, waiting: Mode | undefined]> = {

@@ -256,7 +256,7 @@ class AcquireMember extends Step {
     const { fence, queue, limit } = companions;
     const call = scripts.acquireShared(
       ...([key, fence, queue, limit, token, lifetimeMs, notAfterMs, fences] as const),
-      ...([letter[mode.kind], mode.prefer[0]!, mode.permits, mode.most, mode.step, mode.group, where] as const),
+      ...([letter[mode.kind], mode.prefer[0]!, mode.permits, mode.total, mode.step, mode.group, where] as const),
     );
     const reply = await inRedis(call, real.micros).catch((error) => String(error.message).split(' ')[0]);
     if (typeof expected === 'string' || typeof reply === 'string') expect(reply).to.equal(expected);
@@ -285,8 +285,8 @@ function isOfQuorum(who: number): boolean {
   return who === 3;
 }
 
-function placesFor({ permits, most }: Mode): number[] {
-  return Array.from({ length: permits }, (_, n) => (permits + n) % most);
+function placesFor({ permits, total }: Mode): number[] {
+  return Array.from({ length: permits }, (_, n) => (permits + n) % total);
 }
 
 async function raise(token: string, mode: Mode, { machine, micros }: Real): Promise<void> {
@@ -436,12 +436,12 @@ const often = fc.integer({ min: 0, max: 3 }).map((n) => n > 0);
 const prefer = fc.constantFrom('writer' as const, 'reader' as const, 'fair' as const);
 const reads = fc
   .record({ prefer, group: fc.constantFrom('', 'a b', 'ü') })
-  .map((each): Mode => ({ ...each, kind: 'shared', permits: 1, most: 0, step: 0 }));
+  .map((each): Mode => ({ ...each, kind: 'shared', permits: 1, total: 0, step: 0 }));
 const writes = fc
   .record({ prefer })
-  .map((each): Mode => ({ ...each, kind: 'exclusive', group: '', permits: 1, most: 0, step: 0 }));
+  .map((each): Mode => ({ ...each, kind: 'exclusive', group: '', permits: 1, total: 0, step: 0 }));
 const permits = fc
-  .record({ permits: fc.integer({ min: 1, max: 3 }), most: fc.constantFrom(3, 3, 3, 3, 3, 4) })
+  .record({ permits: fc.integer({ min: 1, max: 3 }), total: fc.constantFrom(3, 3, 3, 3, 3, 4) })
   .map((each): Mode => ({ ...each, kind: 'counted', prefer: 'fair', group: '', step: 0 }));
 
 /** Calls of one tick, and time that passes. */

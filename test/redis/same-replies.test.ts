@@ -30,7 +30,7 @@ const handOff: Command[] = [
 const wakeUp: Command[] = [acquireMember(0, false), acquireMember(1, true), { do: 'free', who: 0, key: 2 }];
 
 function acquireMember(who: number, stands: boolean): Command {
-  const mode: Mode = { kind: 'exclusive', prefer: 'fair', group: '', permits: 1, most: 0, step: 0 };
+  const mode: Mode = { kind: 'exclusive', prefer: 'fair', group: '', permits: 1, total: 0, step: 0 };
   return { do: 'acquire member', who, lifetime: 40_000, stands, changes: false, mode, beside: undefined };
 }
 
@@ -81,7 +81,7 @@ describe(`memory, ${noEngine === undefined ? 'shared memory and Redis' : `and Re
 
   it('one of three readers is taken away while a fourth one is queued: the same messages', () => {
     const acquire = (who: number, group: string, stands = false): Command => {
-      const mode: Mode = { kind: 'shared', prefer: 'writer', group, permits: 1, most: 0, step: 0 };
+      const mode: Mode = { kind: 'shared', prefer: 'writer', group, permits: 1, total: 0, step: 0 };
       return { do: 'acquire member', who, lifetime: 40_000, stands, changes: false, mode, beside: undefined };
     };
     const free = (who: number): Command => ({ do: 'free', who, key: 2 });

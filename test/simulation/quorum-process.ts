@@ -80,7 +80,7 @@ export class Process {
       prefer: isPermits ? 'fair' : (['writer', 'reader', 'fair'] as const)[Math.floor(random() * 3)]!,
       group: '',
       permits: isPermits ? 1 + Math.floor(random() * Math.min(lock.permits, 2)) : 1,
-      most: isPermits ? lock.permits : 0,
+      total: isPermits ? lock.permits : 0,
       step: 0,
     };
     const token = `${this.name} waits ${this.#turns}`;

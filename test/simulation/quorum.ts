@@ -186,7 +186,7 @@ export class World {
     const other = others.find((each) => !mayShare(each, holder));
     if (other !== undefined) this.broken(`${holder.name} and ${other.name} hold it`);
     const permits = others.reduce((sum, { mode }) => sum + (mode?.permits ?? 0), holder.mode?.permits ?? 0);
-    if (holder.mode?.kind === 'counted' && permits > holder.mode.most) this.broken(`${permits} permits are held`);
+    if (holder.mode?.kind === 'counted' && permits > holder.mode.total) this.broken(`${permits} permits are held`);
     if (fence === undefined) return;
     this.grants += 1;
     holder.fence = fence;

@@ -97,7 +97,7 @@ class Sharers extends Process {
 
   modeOf(kind: Mode['kind']): Mode {
     const prefer = this.kind === 'permits' ? 'fair' : this.kind;
-    return { kind, prefer, group: '', permits: 1, most: kind === 'counted' ? permits : 0, step: 0 };
+    return { kind, prefer, group: '', permits: 1, total: kind === 'counted' ? permits : 0, step: 0 };
   }
 
   async turns(): Promise<void> {

@@ -22,9 +22,9 @@ import { clock, type LossyStore, lossyStore } from './lossy-store';
 export const lifetimeMs = 3000;
 export const commandTimeoutMs = 300;
 export const forever = Number.POSITIVE_INFINITY;
-export const writer: Mode = { kind: 'exclusive', prefer: 'fair', group: '', permits: 1, most: 0, step: 0 };
+export const writer: Mode = { kind: 'exclusive', prefer: 'fair', group: '', permits: 1, total: 0, step: 0 };
 export const reader: Mode = { ...writer, kind: 'shared' };
-export const permit: Mode = { ...writer, kind: 'counted', most: 1 };
+export const permit: Mode = { ...writer, kind: 'counted', total: 1 };
 
 export const settled = (more: Partial<Settings>): Settings => ({ ...defaults, lifetimeMs, commandTimeoutMs, ...more });
 export const inQueue = (timeoutMs = 60_000): Partial<Settings> => ({ timeoutMs, maxRetries: forever, queued: true });

@@ -47,13 +47,13 @@ export class Places {
   /** The free places. At most one read is under way: an earlier read would not know the permits just released for a new caller. */
   #ask({ keys, mode, commandTimeoutMs }: PlacesRequest): Promise<number[]> {
     const key = keys as string;
-    const what = `${mode.most} ${commandTimeoutMs} ${key}`;
+    const what = `${mode.total} ${commandTimeoutMs} ${key}`;
     const last = this.#reads.get(what);
     if (last !== undefined && !last.isSent) return last.free;
     const before = last === undefined ? new Promise<void>((resolve) => nextTick(resolve)) : last.free;
     const send = (): Promise<number[]> => {
       read.isSent = true;
-      return freePlaces(this.#nodes, key, mode.most, commandTimeoutMs).finally(() => {
+      return freePlaces(this.#nodes, key, mode.total, commandTimeoutMs).finally(() => {
         if (this.#reads.get(what) === read) this.#reads.delete(what);
       });
     };
@@ -64,12 +64,12 @@ export class Places {
 }
 
 /** The places that a majority can still grant. Places that fewer nodes know as taken come first; equal ones come in random order. */
-async function freePlaces(nodes: Nodes, key: string, most: number, timeoutMs: number): Promise<number[]> {
+async function freePlaces(nodes: Nodes, key: string, total: number, timeoutMs: number): Promise<number[]> {
   const taken = await nodes.ask(
     ({ store }) => store.readPlaces(key, timeoutMs),
     (tally) => (tally.replies.size >= nodes.majority ? countOf(tally) : orFail(nodes, key, tally)),
   );
-  const places = Array.from({ length: most }, (_, place) => ({ place, count: taken.get(place) ?? 0 }));
+  const places = Array.from({ length: total }, (_, place) => ({ place, count: taken.get(place) ?? 0 }));
   return places
     .filter(({ count }) => !nodes.isMinority(count)) // H67b
     .map(({ place, count }) => ({ place, key: count + Math.random() }))

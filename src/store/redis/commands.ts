@@ -119,7 +119,7 @@ export function keysOf(keys: Key): [lock: readonly string[], queue: readonly str
 
 function acquireSharedCall(
   request: AcquireRequest,
-  { kind, prefer, permits, most, step, group }: Mode,
+  { kind, prefer, permits, total, step, group }: Mode,
   fence: string,
   lifetimeMs: number,
   notAfter: number,
@@ -137,7 +137,7 @@ function acquireSharedCall(
     letters[kind],
     prefer[0]!,
     permits,
-    most,
+    total,
     step,
     group,
     placeOf(request),
@@ -190,9 +190,9 @@ export function extendCall(
   return scripts.extend(listOf(keys), token, lifetimeMs ?? 0, exact ? 1 : 0, limit);
 }
 
-export function raiseCall({ keys, token, fence: least, mode }: RaiseRequest, fence: string): BatchableCall {
-  if (mode !== undefined) return scripts.raiseFenceShared(listOf(keys)[0]!, fence, token, least.toFixed(0));
-  return scripts.raiseFence(listOf(keys), fence, token, least.toFixed(0));
+export function raiseCall({ keys, token, fence: minFence, mode }: RaiseRequest, fence: string): BatchableCall {
+  if (mode !== undefined) return scripts.raiseFenceShared(listOf(keys)[0]!, fence, token, minFence.toFixed(0));
+  return scripts.raiseFence(listOf(keys), fence, token, minFence.toFixed(0));
 }
 
 export function readPlacesReply(reply: unknown, key: string): number[][] {

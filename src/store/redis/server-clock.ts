@@ -23,12 +23,12 @@ export class ServerClock {
     this.#lastServerMs = serverMs;
     this.#lastSentMs = sentMs;
     const known = this.#offsetMs;
-    const most = serverMs + 1 - sentMs;
+    const maxOffsetMs = serverMs + 1 - sentMs;
     // Nothing to learn: the lower bound is at most (server time − our time of sending), and the offset is that large already.
-    if (known !== undefined && known <= most && known >= most - 1) return;
-    const least = serverMs - performance.now();
+    if (known !== undefined && known <= maxOffsetMs && known >= maxOffsetMs - 1) return;
+    const minOffsetMs = serverMs - performance.now();
     // H3f
-    if (known === undefined || known > most) this.#offsetMs = least;
-    else this.#offsetMs = Math.max(known, least);
+    if (known === undefined || known > maxOffsetMs) this.#offsetMs = minOffsetMs;
+    else this.#offsetMs = Math.max(known, minOffsetMs);
   }
 }

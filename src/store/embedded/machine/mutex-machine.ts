@@ -31,9 +31,9 @@ interface Handing {
 export class Machine extends LockTable {
   readonly #limits: Limits;
 
-  constructor(publish: Publish, most: Limits = limits, rows: Rows = new MemoryRows()) {
+  constructor(publish: Publish, numbers: Limits = limits, rows: Rows = new MemoryRows()) {
     super(publish, rows);
-    this.#limits = most;
+    this.#limits = numbers;
   }
 
   acquire(command: AcquireCommand, micros: number): CommandOutcome {

@@ -13,7 +13,7 @@ export function enqueue(
   { token, lifetimeMs, fences }: LockRequest,
   { channel, id, ticket, silenceMs = 0 }: QueueEntry,
   micros: number,
-  most: Limits,
+  numbers: Limits,
 ): QueuePosition {
   // A ticket that is not known is minus the time before which the token was not queued.
   const sinceMicros = Math.min(-ticket, micros);
@@ -22,7 +22,7 @@ export function enqueue(
   const mine = old?.ticket ?? (ticket > 0 ? ticket : Math.max(micros, last + 1));
   const others = row.queue.filter((entry) => entry !== old);
   const before = others.filter((entry) => entry.ticket < mine).length;
-  const mayBeSilentMs = Math.max(2 * pollEveryMs(before, most), Math.min(silenceMs, maxSilenceMs));
+  const mayBeSilentMs = Math.max(2 * pollEveryMs(before, numbers), Math.min(silenceMs, maxSilenceMs));
   const deadlineMs = Math.floor(micros / 1000) + mayBeSilentMs;
   others.splice(before, 0, { ticket: mine, channel, id, token, lifetimeMs: lifetimeMs ?? neverMs, fences, deadlineMs });
   row.queue = others;
@@ -40,11 +40,11 @@ export function front(row: LockRow, nowMs: number, { maxExpired }: Limits): Queu
 }
 
 /** Starts a yield after enough hand-offs in a row, or once callers have polled in vain for long enough. True: the key yields now. */
-export function mustYield(row: LockRow, handOffs: number, windowMs: number, nowMs: number, most: Limits): boolean {
+export function mustYield(row: LockRow, handOffs: number, windowMs: number, nowMs: number, numbers: Limits): boolean {
   const { poll } = row;
   const yieldMs = Math.max(Math.min(windowMs, maxYieldMs), poll === undefined ? 0 : poll.pauseMs + pollLatenessMs); // H80d
-  const inVain = poll !== undefined && nowMs - poll.sinceMs >= most.pollsInVain * yieldMs; // H80b
-  if (handOffs < most.handOffs && !inVain) return false;
+  const inVain = poll !== undefined && nowMs - poll.sinceMs >= numbers.pollsInVain * yieldMs; // H80b
+  if (handOffs < numbers.handOffs && !inVain) return false;
   row.yieldUntilMs = nowMs + yieldMs;
   row.handOffs = 0;
   row.poll = undefined;

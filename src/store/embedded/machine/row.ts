@@ -44,7 +44,7 @@ export interface Shared {
   phase: number;
   /** The ticket of the last waiter that was notified when more could be admitted; 0: all of them were notified. */
   notified: number;
-  /** The number of permits of the semaphore; 0: not known. */
+  /** The number of permits of the semaphore; 0: not known. Tables of the host have it by this name. */
   most: number;
 }
 

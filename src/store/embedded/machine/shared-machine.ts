@@ -45,7 +45,7 @@ export class SharedLock {
 
   acquire(command: SharedCommand, mint: (count: number, least: number) => number): CommandOutcome {
     const { token, lifetimeMs, queueAs, mode, beside } = command;
-    const { kind, most, step, group } = mode;
+    const { kind, total, step, group } = mode;
     if (this.#nowMs > (command.notAfterMs ?? this.#nowMs)) return { outcome: 'late' };
     const alive = this.#alive;
     const mine = alive.find((each) => each.token === token);
@@ -56,8 +56,8 @@ export class SharedLock {
     if (alive.some((each) => (each.kind === 'counted') !== (kind === 'counted'))) throw new Error('WRONGTYPE');
     const live = this.#all.queue.filter((each) => each.deadlineMs >= this.#nowMs);
     const isKnown = alive.length > 0 || live.some((each) => each.kind === 'counted');
-    if (kind === 'counted' && isKnown && this.#all.most !== most && this.#all.most !== 0) {
-      throw new Error(`LIMIT this semaphore has ${this.#all.most} permits, not ${most}`);
+    if (kind === 'counted' && isKnown && this.#all.most !== total && this.#all.most !== 0) {
+      throw new Error(`LIMIT this semaphore has ${this.#all.most} permits, not ${total}`);
     }
     const queued = live.find((each) => each.token === (queueAs?.token ?? token));
     const others = live.filter((each) => each !== queued);
@@ -80,7 +80,7 @@ export class SharedLock {
     const asking = this.#entryOf(command, isUpgrade, queued, others);
     const granted = isUpgrade
       ? held.length === 0
-      : (!(kind === 'counted' && sharesPlace(held, group)) && this.#isTurnOf(asking, others, held, most)) ||
+      : (!(kind === 'counted' && sharesPlace(held, group)) && this.#isTurnOf(asking, others, held, total)) ||
         held.some((each) => each.kind === 'shared' && each.token === beside?.token);
     if (granted) {
       const fence = fenceOf(command, held, mint);
@@ -94,7 +94,7 @@ export class SharedLock {
     const silenceMs = Math.min(queueAs.silenceMs || 2 * pollEveryMs(before, this.#limits), maxSilenceMs);
     const deadlineMs = this.#nowMs + silenceMs;
     this.#all.queue = [...others, { ...asking, deadlineMs }].sort(byScore);
-    if (kind === 'counted' && this.#all.most === 0) this.#all.most = most;
+    if (kind === 'counted' && this.#all.most === 0) this.#all.most = total;
     return { outcome: 'busy', leftMs, position: { ticket: asking.ticket, before, outside: false } };
   }
 
@@ -157,7 +157,7 @@ export class SharedLock {
 
   /** Updates the queue after a grant. `live` are the entries that have not expired. */
   #granted(
-    { kind, most }: Mode,
+    { kind, total }: Mode,
     live: readonly SharedEntry[],
     others: SharedEntry[],
     queued: SharedEntry | undefined,
@@ -165,7 +165,7 @@ export class SharedLock {
     const all = this.#all;
     const hasExpired = live.length < all.queue.length;
     all.queue = others;
-    if (kind === 'counted') all.most = most;
+    if (kind === 'counted') all.most = total;
     const isLastNotified = queued !== undefined && all.notified > 0 && queued.ticket >= all.notified;
     if (kind === 'exclusive' && others.length > 0) Object.assign(all, { phase: this.#micros, notified: 0 });
     else if (others.length === 0 && (queued !== undefined || hasExpired)) all.phase = all.notified = 0;
@@ -173,10 +173,15 @@ export class SharedLock {
   }
 
   /** True if the queued `asking` may be granted: entries before it that have room count as holders. */
-  #isTurnOf(asking: SharedEntry, others: readonly SharedEntry[], held: readonly SharedHolder[], most: number): boolean {
+  #isTurnOf(
+    asking: SharedEntry,
+    others: readonly SharedEntry[],
+    held: readonly SharedHolder[],
+    total: number,
+  ): boolean {
     const room = roomOf(held);
     for (const each of inOrder([...others, asking], this.#all.phase, this.#micros)) {
-      if (!admits(room, each, most)) return false;
+      if (!admits(room, each, total)) return false;
       if (each === asking) return true;
       admit(room, each);
     }
@@ -265,8 +270,8 @@ function admit(room: Room, { kind, group, permits }: SharedHolder | SharedEntry)
   Object.assign(room, { kind, group, count: room.count + 1, used: room.used + permits });
 }
 
-function admits(room: Room, { kind, permits, group, token }: SharedEntry, most: number): boolean {
-  if (kind === 'counted') return room.used + permits <= most;
+function admits(room: Room, { kind, permits, group, token }: SharedEntry, total: number): boolean {
+  if (kind === 'counted') return room.used + permits <= total;
   if (kind === 'shared') return room.count === 0 || (room.kind === 'shared' && room.group === group);
   if (kind === 'upgrade' && room.count === 1 && room.only === token) return true;
   return room.count === 0;

@@ -25,24 +25,24 @@ export class Batch {
   #calls: BatchedCall[] = [];
   #sentAt: Moment | undefined;
   #isPlainRefused = false;
-  readonly #most: number;
+  readonly #maxCalls: number;
   readonly #client: Pick<ScriptClient, 'clustered'>;
   readonly #defer: (flush: () => void) => unknown;
   readonly #send: SendCall;
 
   /**
-   * @param most The maximum number of calls in one batch.
+   * @param maxCalls The maximum number of calls in one batch.
    * @param defer Schedules the flush. nextTick runs when the microtasks of this tick are done: by then every caller that the
    * last replies resumed has added its call. setImmediate runs when, in addition, every caller whose timer is due has added its
    * call.
    */
   constructor(
-    most: number,
+    maxCalls: number,
     client: Pick<ScriptClient, 'clustered'>,
     send: SendCall,
     defer: (flush: () => void) => unknown,
   ) {
-    this.#most = most;
+    this.#maxCalls = maxCalls;
     this.#client = client;
     this.#send = send;
     this.#defer = defer;
@@ -75,7 +75,7 @@ export class Batch {
   #sendSome(): void {
     this.#sentAt = undefined;
     if (this.#calls.length === 0) return;
-    const some = this.#calls.splice(0, this.#most);
+    const some = this.#calls.splice(0, this.#maxCalls);
     const nowMs = performance.now();
     for (const each of some) each.onSent?.(nowMs); // H99i
     for (const together of this.#bySlot(some)) this.#sendTogether(together);

@@ -12,22 +12,22 @@
 -- ARGV   kind      r reader, w writer, p permits
 -- ARGV   prefer    w writers first, r readers first, f in order of arrival
 -- ARGV   permits   the number of permits wanted
--- ARGV   most      the number of permits of the lock
+-- ARGV   total     the number of permits of the lock
 -- ARGV   step      0: a new holder; otherwise the number of this change in place: r downgrades, w upgrades
 -- ARGV   group     readers of one group share; for permits on a quorum: the places that are wanted: ",0,3,"
 -- ARGV   place[]   for a caller to be queued when there is no room: channel, id, ticket (0: none yet, -1: perhaps one), ms of silence after which its entry expires (0: by its position); on a node of a quorum (channel: empty if the caller is not to be queued) also the token of the entry, which stays the same while each attempt has a token of its own, and the minimum fence; for a reader that has shared a member: only that member, beside which there is room for the reader's own
 -- REPLY  [1 granted, fence, number of others queued, server time in ms | 0 no room, ms until there may be room (-1: unknown), ticket, server time, position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
 local token, fences, kind, prefer, group = ARGV[1], ARGV[4] ~= '0', ARGV[5], ARGV[6], ARGV[10]
-local notAfter, permits, most, step = tonumber(ARGV[3]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local notAfter, permits, total, step = tonumber(ARGV[3]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 -- The arguments of the next call follow ours: only the number of our arguments says whether the caller is to be queued.
 local mayQueue = #ARGV > 11 and ARGV[11] ~= ''
-local queuedAs, least = token, 0
+local queuedAs, minFence = token, 0
 if #ARGV > 14 then
-  queuedAs, least = ARGV[15], tonumber(ARGV[16])
+  queuedAs, minFence = ARGV[15], tonumber(ARGV[16])
 end
 checkLifetime(ARGV[2])
 local ttl = tonumber(ARGV[2])
-local fixed = permits and most and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)
+local fixed = permits and total and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)
 if token == '' or not notAfter or not fixed then
   return redis.error_reply('ERR expected a token, a time, a kind, permits and a step')
 end
@@ -35,7 +35,7 @@ clock()
 if now > notAfter then
   return { -1, 0, 0, now }
 end
-checkFence(least)
+checkFence(minFence)
 local lock, fence, queue, limit = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local all = queueOf(queue)
 local upgrade = step > 0 and kind == 'w'
@@ -59,7 +59,7 @@ local granted, mine, held, known = false, nil, nil, 0
 local isChanged = step > 0 or (kind ~= 'p' and call('GET', limit) == token)
 if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then -- S4
   held = lastReader(lock, token, group, fences)
-  granted = held and isTurnOf(queue, all, held, asking, most)
+  granted = held and isTurnOf(queue, all, held, asking, total)
 end
 mayExpire(lock, ARGV[2])
 local ends = now + ttl
@@ -93,8 +93,8 @@ if not granted then
   for i = 1, #all[3].list do
     isKnown = isKnown or all[3].list[i].kind == 'p'
   end
-  if isKnown and known ~= 0 and known ~= most then
-    return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, most))
+  if isKnown and known ~= 0 and known ~= total then
+    return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, total))
   end
   local first = upgrade and mine.step < step and at(queue, all, 1, 1)
   if first and first.kind == 'u' and first.token ~= token then -- H46
@@ -125,7 +125,7 @@ if not granted then
   end
   granted = held.count == 0 -- B5
   if not upgrade then
-    granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most) -- H67c
+    granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, total) -- H67c
   end
   -- While the shared member reads, no writer holds the lock, and no writer is granted it before both readers have released.
   local beside = #ARGV == 11 and string.find(ARGV[11], '^1 r') and tonumber(call('ZSCORE', lock, ARGV[11]))
@@ -137,7 +137,7 @@ if granted then -- H55h
   local minted = fences and kind == 'r' and held.fence or 0
   if fences and minted == 0 then
     -- The fence is written before the lock: if memory is full, no lock was changed yet.
-    minted = mint(fence, kind == 'p' and tonumber(ARGV[4]) or 1, least)
+    minted = mint(fence, kind == 'p' and tonumber(ARGV[4]) or 1, minFence)
   end
   local new = member(text(kind, permits, step, minted, token, group))
   call('ZADD', lock, 'GT', score, new.text)

@@ -35,8 +35,8 @@ if #KEYS == 3 and count <= 1 and mayCheck and attempt('EXISTS', KEYS[1], KEYS[2]
   local fence = 0
   if count == 1 then
     local last = top or call('GET', KEYS[3]) or '0' -- H58
-    local least = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
-    fence = (top or string.find(last, '^%d+$')) and math.max(last + 1, micros, least) -- H59 H61b
+    local minFence = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
+    fence = (top or string.find(last, '^%d+$')) and math.max(last + 1, micros, minFence) -- H59 H61b
   end
   if fence and fence <= micros + protocol.maxAheadMicros and mayCheck('PEXPIRE', KEYS[1], ttl) then
     if count == 1 then
@@ -106,9 +106,9 @@ for i = 1, locks do
     mayExpire(KEYS[i], ttl)
   end
 end
-local least = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
+local minFence = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
 -- If all locks are ours already, no later holder has a fence: the last minted fences are as good as those of the first request.
-local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, least) -- H2c H4
+local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, minFence) -- H2c H4
 -- A lock that is ours already is written even if nothing changes: a WAIT that follows covers only the writes of this
 -- connection.
 for i = 1, locks do

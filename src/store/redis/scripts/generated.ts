@@ -227,11 +227,11 @@ local function setFence(fence, last)
 call('SET', fence, string.format('%.0f', last))
 top = last
 end
-local function mint(fence, count, least)
+local function mint(fence, count, minFence)
 if count == 0 then
 return 0
 end
-local first = math.max(lastFence(fence) + 1, micros, least or 0)
+local first = math.max(lastFence(fence) + 1, micros, minFence or 0)
 setFence(fence, first + count - 1)
 return first
 end
@@ -678,7 +678,7 @@ return true
 end
 return held.count == 0
 end
-local function isTurnOf(queue, all, held, asking, most)
+local function isTurnOf(queue, all, held, asking, total)
 local room, cursor = roomBeside(held), { 1, 1, 1 }
 local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
 if first and part.more and score > part.upto then
@@ -689,7 +689,7 @@ end
 end
 for _ = 1, maxNotified do
 local each = nextOf(queue, all, cursor, asking)
-if not each or not admits(room, each, most) then
+if not each or not admits(room, each, total) then
 return false
 elseif each == asking then
 return true
@@ -709,11 +709,11 @@ end
 local function wake(lock, queue, limit)
 local all, cursor = queueOf(queue), { 1, 1, 1 }
 local room = roomBeside(ourHolders(lock))
-local most = tonumber(call('GET', limit) or 0) or 0
+local total = tonumber(call('GET', limit) or 0) or 0
 local ids, channels, last = {}, {}, 0
 for n = 1, maxNotified do
 local each = nextOf(queue, all, cursor)
-if not each or not admits(room, each, most) then
+if not each or not admits(room, each, total) then
 break
 end
 admit(room, each)
@@ -796,8 +796,8 @@ if #KEYS == 3 and count <= 1 and mayCheck and attempt('EXISTS', KEYS[1], KEYS[2]
 local fence = 0
 if count == 1 then
 local last = top or call('GET', KEYS[3]) or '0'
-local least = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
-fence = (top or string.find(last, '^%d+$')) and math.max(last + 1, micros, least)
+local minFence = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
+fence = (top or string.find(last, '^%d+$')) and math.max(last + 1, micros, minFence)
 end
 if fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
 if count == 1 then
@@ -864,8 +864,8 @@ if free[i] then
 mayExpire(KEYS[i], ttl)
 end
 end
-local least = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
-local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, least)
+local minFence = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
+local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, minFence)
 for i = 1, locks do
 if free[i] then
 setLock(KEYS[i], token, ttl)
@@ -924,19 +924,19 @@ redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 end
 redis.pcall('PUBLISH', ARGV[4], ARGV[5])
 return { 1 }`;
-const raiseFence2Part = `local least = tonumber(ARGV[2])
-if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
+const raiseFence2Part = `local minFence = tonumber(ARGV[2])
+if not minFence or minFence % 1 ~= 0 or minFence < 0 or minFence > 9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
 clock()
-checkFence(least)
+checkFence(minFence)
 for i = 1, #KEYS - 1 do
 if call('GET', KEYS[i]) ~= ARGV[1] then
 return { 0 }
 end
 end
-if lastFence(KEYS[#KEYS]) < least then
-setFence(KEYS[#KEYS], least)
+if lastFence(KEYS[#KEYS]) < minFence then
+setFence(KEYS[#KEYS], minFence)
 end
 return { 1 }`;
 const release1Part = `local token, ticket, locks = ARGV[1], ARGV[2], (#KEYS - 1) / 2
@@ -1005,7 +1005,7 @@ return reply`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: 'c2f429bc2756b3fe216cc0e66a6948715563f3ff',
+  sha: '02727d97910eb2e1a44f18b705ff3a4bf9208ca6',
   lua:
     clockPart +
     `
@@ -1081,7 +1081,7 @@ const acquireSharedScript = {
  * @param kind r reader, w writer, p permits
  * @param prefer w writers first, r readers first, f in order of arrival
  * @param permits the number of permits wanted
- * @param most the number of permits of the lock
+ * @param total the number of permits of the lock
  * @param step 0: a new holder; otherwise the number of this change in place: r downgrades, w upgrades
  * @param group readers of one group share; for permits on a quorum: the places that are wanted: ",0,3,"
  * @param place for a caller to be queued when there is no room: channel, id, ticket (0: none yet, -1: perhaps one), ms of silence after which its entry expires (0: by its position); on a node of a quorum (channel: empty if the caller is not to be queued) also the token of the entry, which stays the same while each attempt has a token of its own, and the minimum fence; for a reader that has shared a member: only that member, beside which there is room for the reader's own
@@ -1099,7 +1099,7 @@ export function acquireShared(
   kind: string | number,
   prefer: string | number,
   permits: string | number,
-  most: string | number,
+  total: string | number,
   step: string | number,
   group: string | number,
   place: readonly string[],
@@ -1115,7 +1115,7 @@ export function acquireShared(
       String(kind),
       String(prefer),
       String(permits),
-      String(most),
+      String(total),
       String(step),
       String(group),
       ...place,
@@ -1125,7 +1125,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '5a47c596bddbdfc98a1a3bb80831ec8790bd6097',
+  sha: 'fbb0f32fd0078fcbb392af60d43411615036f9b0',
   lua:
     clockPart +
     `
@@ -1174,7 +1174,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '27f4cfe47519ac80894ddc65d73d5ece81d67695',
+  sha: 'aa4ec8e7ae800818ef5ace0c91bc476bdfb0f422',
   lua:
     clockPart +
     `
@@ -1193,15 +1193,15 @@ const batchSharedScript: Script = {
 local scripts = {
 acquireShared = function(k, a, kn, an)
 local token, fences, kind, prefer, group = ARGV[a+1], ARGV[a+4] ~= '0', ARGV[a+5], ARGV[a+6], ARGV[a+10]
-local notAfter, permits, most, step = tonumber(ARGV[a+3]), tonumber(ARGV[a+7]), tonumber(ARGV[a+8]), tonumber(ARGV[a+9])
+local notAfter, permits, total, step = tonumber(ARGV[a+3]), tonumber(ARGV[a+7]), tonumber(ARGV[a+8]), tonumber(ARGV[a+9])
 local mayQueue = an > 11 and ARGV[a+11] ~= ''
-local queuedAs, least = token, 0
+local queuedAs, minFence = token, 0
 if an > 14 then
-queuedAs, least = ARGV[a+15], tonumber(ARGV[a+16])
+queuedAs, minFence = ARGV[a+15], tonumber(ARGV[a+16])
 end
 checkLifetime(ARGV[a+2])
 local ttl = tonumber(ARGV[a+2])
-local fixed = permits and most and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)
+local fixed = permits and total and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)
 if token == '' or not notAfter or not fixed then
 return redis.error_reply('ERR expected a token, a time, a kind, permits and a step')
 end
@@ -1209,7 +1209,7 @@ clock()
 if now > notAfter then
 return { -1, 0, 0, now }
 end
-checkFence(least)
+checkFence(minFence)
 local lock, fence, queue, limit = KEYS[k+1], KEYS[k+2], KEYS[k+3], KEYS[k+4]
 local all = queueOf(queue)
 local upgrade = step > 0 and kind == 'w'
@@ -1228,7 +1228,7 @@ local granted, mine, held, known = false, nil, nil, 0
 local isChanged = step > 0 or (kind ~= 'p' and call('GET', limit) == token)
 if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then
 held = lastReader(lock, token, group, fences)
-granted = held and isTurnOf(queue, all, held, asking, most)
+granted = held and isTurnOf(queue, all, held, asking, total)
 end
 mayExpire(lock, ARGV[a+2])
 local ends = now + ttl
@@ -1261,8 +1261,8 @@ at(queue, all, 3, 1)
 for i = 1, #all[3].list do
 isKnown = isKnown or all[3].list[i].kind == 'p'
 end
-if isKnown and known ~= 0 and known ~= most then
-return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, most))
+if isKnown and known ~= 0 and known ~= total then
+return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, total))
 end
 local first = upgrade and mine.step < step and at(queue, all, 1, 1)
 if first and first.kind == 'u' and first.token ~= token then
@@ -1289,7 +1289,7 @@ return { 1, mine.fence, others, now }
 end
 granted = held.count == 0
 if not upgrade then
-granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most)
+granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, total)
 end
 local beside = an == 11 and string.find(ARGV[a+11], '^1 r') and tonumber(call('ZSCORE', lock, ARGV[a+11]))
 granted = granted or beside and beside > now
@@ -1297,7 +1297,7 @@ end
 if granted then
 local minted = fences and kind == 'r' and held.fence or 0
 if fences and minted == 0 then
-minted = mint(fence, kind == 'p' and tonumber(ARGV[a+4]) or 1, least)
+minted = mint(fence, kind == 'p' and tonumber(ARGV[a+4]) or 1, minFence)
 end
 local new = member(text(kind, permits, step, minted, token, group))
 call('ZADD', lock, 'GT', score, new.text)
@@ -1456,22 +1456,22 @@ clock()
 return { ourHolders(KEYS[k+1], true).used }
 end,
 raiseFenceShared = function(k, a, kn, an)
-local least = tonumber(ARGV[a+2])
-if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
+local minFence = tonumber(ARGV[a+2])
+if not minFence or minFence % 1 ~= 0 or minFence < 0 or minFence > 9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
 clock()
-checkFence(least)
+checkFence(minFence)
 local lock, mine = KEYS[k+1], ourHolders(KEYS[k+1], true).of[ARGV[a+1]]
 if not mine then
 return { 0 }
 end
-if lastFence(KEYS[k+2]) < least then
-setFence(KEYS[k+2], least)
+if lastFence(KEYS[k+2]) < minFence then
+setFence(KEYS[k+2], minFence)
 end
-if mine.kind == 'w' and mine.fence < least then
+if mine.kind == 'w' and mine.fence < minFence then
 local ends = mine.ends == math.huge and '+inf' or string.format('%.0f', mine.ends)
-call('ZADD', lock, ends, text(mine.kind, mine.permits, mine.step, least, mine.token, mine.group))
+call('ZADD', lock, ends, text(mine.kind, mine.permits, mine.step, minFence, mine.token, mine.group))
 call('ZREM', lock, mine.text)
 locks[lock] = nil
 end
@@ -1528,7 +1528,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '4cee787f4e4e19790a5ba7c4c4b3f92995a260be',
+  sha: '3b3a55977bea817297b143cefbe5809add57bfc9',
   lua:
     clockPart +
     `
@@ -1701,7 +1701,7 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: 'eb19fa6540c615d4fc0cf1a3836d9f36f0484682',
+  sha: '485844771f72db0c341232af373f45bae9c6614f',
   lua:
     clockPart +
     `
@@ -1816,21 +1816,21 @@ return reply`,
  * @param lock string: the holder's token; or a sorted set of its holders
  * @param queue sorted set: the queue of the lock in the same place
  * @param fence string: the last fence minted for any lock
- * @param most the maximum number of holders, and of queue entries, of each lock that are listed individually
+ * @param maxListed the maximum number of holders, and of queue entries, of each lock that are listed individually
  * @returns the call; its reply: [server time in µs, last fence or nil, then, for each of the first locks (for all of them if they are not very long), the text of an error, or a list: token or nil, ms left (-1 no end, -2 free), number of queued entries, m for a mutex or the kind of its holders r, w, p, [holder, its end, …], [queue entry, its score, …]]
  */
 export function inspect(
   lock: readonly string[],
   queue: readonly string[],
   fence: string,
-  most: string | number,
+  maxListed: string | number,
 ): ScriptCall {
-  return { script: inspectScript, keys: [...lock, ...queue, fence], args: [String(most)] };
+  return { script: inspectScript, keys: [...lock, ...queue, fence], args: [String(maxListed)] };
 }
 
 const markSlotScript: Script = {
   name: 'markSlot',
-  sha: 'dd5e27dca0f2587dc1fdd4c1ebde92f61ce59bea',
+  sha: 'dddc278f538e81ffb15586575f7c2bf2f1a2b08c',
   lua:
     clockPart +
     `
@@ -1863,7 +1863,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: 'bbd8033bc3b31fe316db952281623f1354966493',
+  sha: 'ce985b92b9c64e4057830f25bb78af2ffeee230b',
   lua:
     clockPart +
     `
@@ -1904,7 +1904,7 @@ local renewals, releases, later, window = tonumber(ARGV[1]), tonumber(ARGV[2]), 
 local ttl, notAfter, count = ARGV[5], ARGV[6], tonumber(ARGV[7])
 local known, fence, t = renewals + releases, KEYS[#KEYS], 7 + renewals
 local acquires, a = (#KEYS - 1 - known - releases) / 2, known + releases
-local leasts = #words > t + known + acquires and t + known + acquires
+local minFences = #words > t + known + acquires and t + known + acquires
 local ours, queued, usual, n = {}, 0, {}, 0
 local held = known > 0 and call('MGET', unpack(names, 1, known))
 if acquires + renewals > 0 then
@@ -1932,10 +1932,10 @@ areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros 
 if areUsual and count == 1 then
 first = math.max(last + 1, micros)
 last = first + acquires - 1
-for i = 1, leasts and acquires or 0 do
-local least = tonumber(words[leasts + i])
-areUsual = areUsual and least and least <= micros + 86400000000
-last = math.max(i == 1 and first or last + 1, least or 0)
+for i = 1, minFences and acquires or 0 do
+local minFence = tonumber(words[minFences + i])
+areUsual = areUsual and minFence and minFence <= micros + 86400000000
+last = math.max(i == 1 and first or last + 1, minFence or 0)
 first = i == 1 and last or first
 end
 areUsual = areUsual and not attempt('SET', fence, string.format('%.0f', last)).err
@@ -1953,8 +1953,8 @@ for i = 1, acquires do
 local lock, queue, token = names[a + i], names[a + acquires + i], words[t + known + i]
 local isFree = areUsual and (queued == 0 or call('EXISTS', queue) == 0)
 if not isFree or not call('SET', lock, token, 'NX', 'PX', ttl) then
-local least = leasts and words[leasts + i] or nil
-runAlone(known + i, 'acquire', { lock, queue, fence }, token, ttl, notAfter, words[7], least)
+local minFence = minFences and words[minFences + i] or nil
+runAlone(known + i, 'acquire', { lock, queue, fence }, token, ttl, notAfter, words[7], minFence)
 end
 end
 end
@@ -2085,21 +2085,21 @@ const raiseFenceSharedScript = {
  * @param lock sorted set: one member for each holder
  * @param fence string: the last fence minted for any lock
  * @param token the holder's token
- * @param least the fence that every later one must exceed
- * @returns the call; its reply: [1 the last fence is at least `least` | 0 the token holds nothing: nothing was changed]
+ * @param minFence the fence that every later one must exceed
+ * @returns the call; its reply: [1 the last fence is at least `minFence` | 0 the token holds nothing: nothing was changed]
  */
 export function raiseFenceShared(
   lock: string,
   fence: string,
   token: string | number,
-  least: string | number,
+  minFence: string | number,
 ): BatchableCall {
-  return { script: raiseFenceSharedScript, keys: [lock, fence], args: [String(token), String(least)] };
+  return { script: raiseFenceSharedScript, keys: [lock, fence], args: [String(token), String(minFence)] };
 }
 
 const raiseFenceScript: Script = {
   name: 'raiseFence',
-  sha: '2b9eba6f366f535d4ccdda9762f9f99e0243d506',
+  sha: 'e0a25b2eed1fd9b9f728be764832b980102055f2',
   lua:
     clockPart +
     `
@@ -2111,21 +2111,21 @@ const raiseFenceScript: Script = {
 };
 
 /**
- * raise the last fence to at least `least`, while locks are still ours. For a node of a quorum.
+ * raise the last fence to at least `minFence`, while locks are still ours. For a node of a quorum.
  *
  * @param lock string: the holder's token
  * @param fence string: the last fence minted for any lock
  * @param token the token that acquired the locks
- * @param least the fence that every later one must exceed
- * @returns the call; its reply: [1 the last fence is at least `least` | 0 not all locks are ours: nothing was changed]
+ * @param minFence the fence that every later one must exceed
+ * @returns the call; its reply: [1 the last fence is at least `minFence` | 0 not all locks are ours: nothing was changed]
  */
 export function raiseFence(
   lock: readonly string[],
   fence: string,
   token: string | number,
-  least: string | number,
+  minFence: string | number,
 ): ScriptCall {
-  return { script: raiseFenceScript, keys: [...lock, fence], args: [String(token), String(least)] };
+  return { script: raiseFenceScript, keys: [...lock, fence], args: [String(token), String(minFence)] };
 }
 
 const readHolderScript: Script = {
@@ -2147,7 +2147,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: 'd910c647d61af502d4ad4bb33d9136c1e67321ca',
+  sha: '5a9456256729c0c2d1d7f5f0036644e7919dcf65',
   lua:
     clockPart +
     `
@@ -2291,7 +2291,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: 'bd1c77b43359ae85357f8b67404c0c09026a300e',
+  sha: 'fba611e8457e77a7d6a7064a623cbf7c4aad32b6',
   lua:
     clockPart +
     `

@@ -2,7 +2,7 @@
 -- KEYS   lock[]   string: the holder's token; or a sorted set of its holders
 -- KEYS   queue[]  sorted set: the queue of the lock in the same place
 -- KEYS   fence    string: the last fence minted for any lock
--- ARGV   most     the maximum number of holders, and of queue entries, of each lock that are listed individually
+-- ARGV   maxListed the maximum number of holders, and of queue entries, of each lock that are listed individually
 -- REPLY  [server time in µs, last fence or nil, then, for each of the first locks (for all of them if they are not very long), the text of an error, or a list: token or nil, ms left (-1 no end, -2 free), number of queued entries, m for a mutex or the kind of its holders r, w, p, [holder, its end, …], [queue entry, its score, …]]
 local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]

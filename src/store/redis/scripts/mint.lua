@@ -49,13 +49,13 @@ local function setFence(fence, last)
   top = last
 end
 
--- Mints `count` fences after the last one, none below `least`, and returns the first. The fence is written before the lock: if
+-- Mints `count` fences after the last one, none below `minFence`, and returns the first. The fence is written before the lock: if
 -- memory is full or a right is missing, no lock was changed yet.
-local function mint(fence, count, least)
+local function mint(fence, count, minFence)
   if count == 0 then
     return 0
   end
-  local first = math.max(lastFence(fence) + 1, micros, least or 0) -- H59b H61c
+  local first = math.max(lastFence(fence) + 1, micros, minFence or 0) -- H59b H61c
   setFence(fence, first + count - 1)
   return first
 end

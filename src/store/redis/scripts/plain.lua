@@ -19,7 +19,7 @@ local renewals, releases, later, window = tonumber(ARGV[1]), tonumber(ARGV[2]), 
 local ttl, notAfter, count = ARGV[5], ARGV[6], tonumber(ARGV[7])
 local known, fence, t = renewals + releases, KEYS[#KEYS], 7 + renewals
 local acquires, a = (#KEYS - 1 - known - releases) / 2, known + releases
-local leasts = #words > t + known + acquires and t + known + acquires
+local minFences = #words > t + known + acquires and t + known + acquires
 local ours, queued, usual, n = {}, 0, {}, 0
 
 local held = known > 0 and call('MGET', unpack(names, 1, known))
@@ -51,10 +51,10 @@ if acquires > 0 then
     first = math.max(last + 1, micros)
     last = first + acquires - 1
     -- Each fence is the one before it plus one, or its own minimum if that is larger.
-    for i = 1, leasts and acquires or 0 do
-      local least = tonumber(words[leasts + i])
-      areUsual = areUsual and least and least <= micros + protocol.maxAheadMicros
-      last = math.max(i == 1 and first or last + 1, least or 0)
+    for i = 1, minFences and acquires or 0 do
+      local minFence = tonumber(words[minFences + i])
+      areUsual = areUsual and minFence and minFence <= micros + protocol.maxAheadMicros
+      last = math.max(i == 1 and first or last + 1, minFence or 0)
       first = i == 1 and last or first
     end
     areUsual = areUsual and not attempt('SET', fence, string.format('%.0f', last)).err -- H55b
@@ -74,8 +74,8 @@ local function acquireAll() -- H55c
     local lock, queue, token = names[a + i], names[a + acquires + i], words[t + known + i]
     local isFree = areUsual and (queued == 0 or call('EXISTS', queue) == 0)
     if not isFree or not call('SET', lock, token, 'NX', 'PX', ttl) then
-      local least = leasts and words[leasts + i] or nil
-      runAlone(known + i, 'acquire', { lock, queue, fence }, token, ttl, notAfter, words[7], least)
+      local minFence = minFences and words[minFences + i] or nil
+      runAlone(known + i, 'acquire', { lock, queue, fence }, token, ttl, notAfter, words[7], minFence)
     end
   end
 end

@@ -4,24 +4,24 @@
 -- KEYS   lock    sorted set: one member for each holder
 -- KEYS   fence   string: the last fence minted for any lock
 -- ARGV   token   the holder's token
--- ARGV   least   the fence that every later one must exceed
--- REPLY  [1 the last fence is at least `least` | 0 the token holds nothing: nothing was changed]
-local least = tonumber(ARGV[2])
-if not least or least % 1 ~= 0 or least < 0 or least > protocol.maxInteger then
+-- ARGV   minFence the fence that every later one must exceed
+-- REPLY  [1 the last fence is at least `minFence` | 0 the token holds nothing: nothing was changed]
+local minFence = tonumber(ARGV[2])
+if not minFence or minFence % 1 ~= 0 or minFence < 0 or minFence > protocol.maxInteger then
   return redis.error_reply('ERR expected a fence')
 end
 clock()
-checkFence(least)
+checkFence(minFence)
 local lock, mine = KEYS[1], ourHolders(KEYS[1], true).of[ARGV[1]]
 if not mine then
   return { 0 }
 end
-if lastFence(KEYS[2]) < least then
-  setFence(KEYS[2], least)
+if lastFence(KEYS[2]) < minFence then
+  setFence(KEYS[2], minFence)
 end
-if mine.kind == 'w' and mine.fence < least then
+if mine.kind == 'w' and mine.fence < minFence then
   local ends = mine.ends == math.huge and '+inf' or string.format('%.0f', mine.ends)
-  call('ZADD', lock, ends, text(mine.kind, mine.permits, mine.step, least, mine.token, mine.group))
+  call('ZADD', lock, ends, text(mine.kind, mine.permits, mine.step, minFence, mine.token, mine.group))
   call('ZREM', lock, mine.text)
   locks[lock] = nil
 end

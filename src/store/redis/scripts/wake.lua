@@ -50,7 +50,7 @@ local function admits(held, each, limit)
 end
 
 -- True if `asking` may be granted. Entries before it that have room count as holders, even if they have not retried yet.
-local function isTurnOf(queue, all, held, asking, most)
+local function isTurnOf(queue, all, held, asking, total)
   local room, cursor = roomBeside(held), { 1, 1, 1 }
   local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
   if first and part.more and score > part.upto then
@@ -61,7 +61,7 @@ local function isTurnOf(queue, all, held, asking, most)
   end
   for _ = 1, maxNotified do
     local each = nextOf(queue, all, cursor, asking)
-    if not each or not admits(room, each, most) then
+    if not each or not admits(room, each, total) then
       return false
     elseif each == asking then
       return true
@@ -86,11 +86,11 @@ end
 local function wake(lock, queue, limit)
   local all, cursor = queueOf(queue), { 1, 1, 1 }
   local room = roomBeside(ourHolders(lock))
-  local most = tonumber(call('GET', limit) or 0) or 0
+  local total = tonumber(call('GET', limit) or 0) or 0
   local ids, channels, last = {}, {}, 0
   for n = 1, maxNotified do
     local each = nextOf(queue, all, cursor)
-    if not each or not admits(room, each, most) then -- H30c
+    if not each or not admits(room, each, total) then -- H30c
       break
     end
     admit(room, each)
