@@ -8,7 +8,7 @@ const timeoutMs = 1_000;
 describe('the send window of a client', () => {
   let clock: sinon.SinonFakeTimers;
   let window: SendWindow;
-  /** What was given room or rejected, in order. */
+  /** The requests that were given room or rejected, in order. */
   let seen: string[];
   let inFlight: number;
 
@@ -38,7 +38,7 @@ describe('the send window of a client', () => {
   /** A turn of the event loop, with its microtasks. */
   const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-  it('H99: has room for thousands of requests, and for no more until one is settled', async () => {
+  it('H99: has room for thousands of requests, and for the next one when one is settled', async () => {
     expect(inFlight).to.equal(4096);
     wait('first');
     wait('second');

@@ -33,15 +33,15 @@ for (const name of ['ioredis', 'ioredis-5', 'iovalkey']) {
   };
 }
 
-/** The number of objects that the collector leaves, once it has left no more than `most`. */
-async function left(refs: readonly WeakRef<object>[], most: number): Promise<number> {
+/** The number of objects that the collector leaves, once it is at most `max`; or after 15 s. */
+async function left(refs: readonly WeakRef<object>[], max: number): Promise<number> {
   const alive = (): number => refs.filter((ref) => ref.deref() !== undefined).length;
   const collected = async (): Promise<boolean> => {
     await turn(); // what was dereferenced stays to the end of its turn
     globalThis.gc!();
     await turn();
-    if (alive() > most) await sleep(1_000); // a timer may have to end first, and a collection is a tenth of a second of the processor
-    return alive() <= most;
+    if (alive() > max) await sleep(1_000); // a timer may have to end first, and a collection is a tenth of a second of the processor
+    return alive() <= max;
   };
   await waitFor(collected, { timeoutMs: 15_000 }).catch(() => {});
   return alive();

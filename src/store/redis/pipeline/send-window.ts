@@ -3,7 +3,7 @@
 // load makes more load, and renewals come too late behind all of them.
 //
 // A waiting request has no deadline of its own while Redis answers others. Room is given back by each reply and by each deadline, so
-// whenever requests wait, at least one request is in flight.
+// whenever requests wait, at least one other is in flight or about to be sent.
 import { timers } from '../../../core/clock';
 import type { Key } from '../../../core/keys';
 import { type Linked, LinkedList } from '../../../core/linked-list';

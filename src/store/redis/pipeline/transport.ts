@@ -56,8 +56,8 @@ export class Transport {
   }
 
   /**
-   * Sends a call, alone or with others of the same tick, and resolves with the result of `read` on its reply. It must be
-   * ready. A single promise, because every lock pays for each.
+   * Sends a call, alone or with others of the same tick, and resolves with the result of `read` on its reply. The client
+   * must be ready. A single promise, because every lock pays for each.
    *
    * @param keepsAlive The process stays alive for the reply.
    */
