@@ -9,10 +9,12 @@ import { generate } from '../../scripts/generate-page';
 import redisExpLock, { memoryStore } from '../../src/index';
 import { lockPage, type PageOptions } from '../../src/tools/page';
 import * as document from '../../src/tools/page/document';
+import { answer, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import {
   type Client,
   commandStats,
+  connect,
   diffCommandStats,
   type RedisServer,
   recordCommands,
@@ -387,6 +389,20 @@ describe('the live page', () => {
       expect(next.text()).not.to.contain('stale:k');
       await next.leave();
       await withLock.close();
+    });
+
+    it('a scan that failed for a while begins anew: the locks of others are shown then', async () => {
+      const proxy = await startProxy(redis.port);
+      const failing = proxy.rule({ match: 'SCAN' }, answer('-LOADING Redis is loading the dataset in memory\r\n'));
+      mounted = lockPage({ redis: await connect(proxy.port), prefix: 'scan:' });
+      await client.set('scan:by-others', 'what another library wrote');
+      const viewer = look();
+      await waitFor(() => proxy.count('SCAN') > 0, { what: 'the first scan' });
+      await waitFor(() => viewer.text().includes('snapshot'), { what: 'the snapshot' });
+      expect(viewer.text()).not.to.contain('scan:by-others');
+      failing.remove();
+      await waitFor(() => viewer.text().includes('scan:by-others'), { what: 'the lock of another library' });
+      await viewer.leave();
     });
 
     it('1,000 rows: less than one command a second', async () => {

@@ -146,9 +146,10 @@ export class Source {
         this.#sweep ??= keys(this.#prefix, this.#timeoutMs, false)[Symbol.asyncIterator]();
         this.#found(await this.#sweep.next());
       }
-    } catch {
+    } catch (error) {
+      // The next read begins a new scan, unless Redis refuses: the user may lack the right to SCAN.
       this.#sweep = undefined;
-      this.#isSweepRefused = true; // The user may lack the right to SCAN.
+      this.#isSweepRefused = !(error instanceof LockBackendError && error.retryable);
     }
   }
 
