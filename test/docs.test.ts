@@ -69,6 +69,7 @@ let runtime: string;
 describe('docs', () => {
   before(async function () {
     this.timeout(buildMs); // a build
+    rmSync(scratch, { recursive: true, force: true }); // of a run that was killed
     mkdirSync(scratch, { recursive: true });
     runtime = mkdtempSync(join(tmpdir(), 'redis-exp-lock-'));
     await built();
