@@ -66,7 +66,7 @@ export async function noneLeft(timers: () => number): Promise<void> {
   while (timers() > 0) {
     if (process.hrtime.bigint() - startedNs > 10_000_000_000n)
       throw new Error(`${timers()} timers are left after ten seconds`);
-    await new Promise((resolve) => turn(resolve));
+    await turn();
   }
 }
 
