@@ -128,20 +128,26 @@ describe('the memory store and a blocked event loop', () => {
   };
   const stalls = { 'its lifetime': 1.5 * lifetime, 'ten lifetimes': 15 * lifetime };
 
-  /** Runs `work` 20 times. In the nth run, the process stands still before the nth reading of the clock after `begin`. */
+  /** Runs `work` for each pair of readings after `begin`, of the first twenty. The process stands still before both of them. */
   async function stallAtEachReading(
     stallMs: number,
-    work: (begin: () => void, nth: number) => Promise<unknown>,
+    work: (begin: () => void, nth: string) => Promise<unknown>,
   ): Promise<void> {
     const { now } = performance;
-    for (let nth = 0; nth < 20; nth += 1) {
-      let readings = 0;
-      const begin = (): void => {
-        performance.now = () => now.call(performance) + (readings++ >= nth ? stallMs : 0);
-      };
-      await work(begin, nth).finally(() => {
-        performance.now = now;
-      });
+    for (let first = 0; first < 20; first += 1) {
+      for (let second = first; second < 20; second += 1) {
+        let readings = 0;
+        const begin = (): void => {
+          performance.now = () => {
+            const stalled = Number(readings >= first) + Number(second > first && readings >= second);
+            readings += 1;
+            return now.call(performance) + stalled * stallMs;
+          };
+        };
+        await work(begin, `${first} and ${second}`).finally(() => {
+          performance.now = now;
+        });
+      }
     }
   }
 

@@ -94,6 +94,8 @@ export class MemoryTable implements Table {
   readonly #startMs = Date.now();
   #readMs: number;
   #passedMs = 0;
+  /** The time of the last command. */
+  #commandMicros = 0;
   #sweepAt = smallestSweep;
   #closed = false;
 
@@ -107,7 +109,8 @@ export class MemoryTable implements Table {
 
   run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T {
     if (this.#closed) throw closedStore();
-    const micros = this.#micros(monoMs);
+    const micros = Math.max(this.#micros(monoMs), this.#commandMicros);
+    this.#commandMicros = micros;
     if (this.#rows.size >= this.#sweepAt) this.#sweep(micros);
     return work(this.#machine, micros);
   }
@@ -155,8 +158,8 @@ export class MemoryTable implements Table {
 
   /** The time in µs. If the clock was put back or replaced, the time goes on from here. */
   #micros(monoMs: number | undefined): number {
-    // A reading of our own clock has already counted here.
-    if (this.clock !== undefined && monoMs !== undefined) return this.#nowMicros();
+    // A reading of our own clock is a time of the table. Later readings, as after a renewal, do not count for this command.
+    if (this.clock !== undefined && monoMs !== undefined) return Math.round(monoMs * 1000);
     const readMs = this.#now?.() ?? monoMs ?? performance.now();
     const passedMs = readMs - this.#readMs;
     // This reading was taken before the last one, because a renewal came in between: time does not pass twice.
