@@ -1,15 +1,16 @@
 /** The result of the replies of a quorum's nodes, where there is no other reply to wait for. */
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
+import type { Clock } from '../../src/core/clock';
 import { LockBackendError } from '../../src/core/errors';
 import type { Node } from '../../src/store/contract';
-import { type QuorumClock, QuorumNode } from '../../src/store/quorum/node';
+import { QuorumNode } from '../../src/store/quorum/node';
 import { Nodes } from '../../src/store/quorum/nodes';
 import { releaseByMajority } from '../../src/store/quorum/release';
 import type { Round } from '../../src/store/quorum/round';
 
 describe('nodes of a quorum of which none can be asked', () => {
-  const clock = { setTimer: () => undefined } as unknown as QuorumClock;
+  const clock = { timers: { setIdle: () => undefined } } as unknown as Clock;
   const silence = () => new LockBackendError('silence', { unknown: true });
   const silent = { release: () => Promise.reject(silence()) } as unknown as Node;
   const three = ['a', 'b', 'c'].map((name) => new QuorumNode(silent, name, clock));

@@ -2,7 +2,9 @@
  * One process of a simulated world, with a clock and a quorum of its own: it takes the lock, holds it, renews it, changes it in
  * place, and releases it, as `src/acquire/acquisition.ts`, `src/acquire/change.ts` and `src/hold/keeper.ts` do.
  */
+import { type Clock, now } from '../../src/core/clock';
 import { LockBackendError } from '../../src/core/errors';
+import type { Timers } from '../../src/core/timers';
 import { trustedMs } from '../../src/hold/validity';
 import type {
   AcquireReply,
@@ -14,7 +16,6 @@ import type {
   ReleaseRequest,
 } from '../../src/store/contract';
 import { LateRequest } from '../../src/store/late-request';
-import type { QuorumClock } from '../../src/store/quorum/node';
 import type { Quorum } from '../../src/store/quorum/store';
 import { commandTimeoutMs, type Holder, key, maxDrift, type WorldOfProcesses } from './quorum';
 
@@ -32,7 +33,7 @@ export class Process {
   /** True if the process reads and asks to write. */
   upgrades = false;
   readonly name: string;
-  readonly clock: QuorumClock;
+  readonly clock: Clock;
   readonly #world: WorldOfProcesses;
   readonly #quorum: Quorum;
   readonly #rate: number;
@@ -45,13 +46,11 @@ export class Process {
     this.#world = world;
     this.#rate = 1 + (world.random() * 2 - 1) * maxDrift;
     const startMs = world.random() * 1e6;
-    const read = (): Moment => ({ monoMs: startMs + world.nowMs * this.#rate, wallMs: 0 });
     this.clock = {
-      now: read,
-      setTimer: (work, ms) => world.after(ms / this.#rate, work),
-      clearTimer: (event?: { gone: boolean }) => {
-        if (event) event.gone = true;
-      },
+      nowMs: () => startMs + world.nowMs * this.#rate,
+      wallMs: () => 0,
+      stepMs: Number.POSITIVE_INFINITY,
+      timers: timersOf(world, this.#rate),
     };
     this.#quorum = open(this);
     this.#quorum.join();
@@ -94,7 +93,7 @@ export class Process {
 
   /** Gives the lock up: takes out the entries that are queued for this process, and begins anew. */
   #giveUp(token: string): void {
-    const late = new LateRequest(this.clock.now().monoMs, commandTimeoutMs);
+    const late = new LateRequest(this.clock.nowMs(), commandTimeoutMs);
     const { mode, queueAs } = this.#turn;
     for (const each of [token, queueAs?.token]) {
       if (each !== undefined) void this.#quorum.abandon(this.#release(each, mode, -1), late);
@@ -125,7 +124,7 @@ export class Process {
         }
         isOver = true;
         if (!reply.granted) return this.#again();
-        const sent = broken === 'validity from the reply' ? this.clock.now() : reply.sent;
+        const sent = broken === 'validity from the reply' ? now(this.clock) : reply.sent;
         if (this.#leftMs(sent) > 0) return this.#hold(token, reply.mode ?? mode, reply.fence, sent);
         void this.#quorum.abandon(this.#release(token, mode));
         this.#again();
@@ -174,10 +173,7 @@ export class Process {
     this.#quorum.release(this.#release(name, mode, ticket)).then(
       () => this.#next(),
       () => {
-        void this.#quorum.abandon(
-          this.#release(name, mode, -1),
-          new LateRequest(this.clock.now().monoMs, commandTimeoutMs),
-        );
+        void this.#quorum.abandon(this.#release(name, mode, -1), new LateRequest(this.clock.nowMs(), commandTimeoutMs));
         this.#next();
       },
     );
@@ -256,7 +252,7 @@ export class Process {
     const { lifetimeMs } = world.rules;
     const exact = world.random() < 0.3;
     const leftMs = (holder.untilMs - world.nowMs) * this.#rate;
-    const validUntilMs = this.clock.now().monoMs + (exact ? Math.min(leftMs, commandTimeoutMs) : leftMs);
+    const validUntilMs = this.clock.nowMs() + (exact ? Math.min(leftMs, commandTimeoutMs) : leftMs);
     const held: HeldMode | undefined = holder.mode && { mode: holder.mode };
     const token = holder.name;
     const request = { keys: key, token, lifetimeMs, exact, validUntilMs, commandTimeoutMs, begin: isHeld, held };
@@ -276,7 +272,7 @@ export class Process {
 
   /** True if no node still has an end that was set by hand, behind a renewal that another majority confirms. */
   #checkExact(): void {
-    const nowMs = this.clock.now().monoMs;
+    const nowMs = this.clock.nowMs();
     for (const { untilMs } of this.pendingExact) {
       if (untilMs > nowMs + 1) this.#world.broken(`an end may still be set for ${(untilMs - nowMs).toFixed(1)} ms`);
     }
@@ -298,11 +294,23 @@ export class Process {
   }
 
   #leftMs({ monoMs }: Moment): number {
-    return monoMs + trustedMs(this.#world.rules.lifetimeMs) - this.clock.now().monoMs;
+    return monoMs + trustedMs(this.#world.rules.lifetimeMs) - this.clock.nowMs();
   }
 
   /** The end of the validity, in the world's time. */
   #untilMs(sent: Moment): number {
     return this.#world.nowMs + this.#leftMs(sent) / this.#rate;
   }
+}
+
+/** Timers of a clock that runs at this rate; as many of their methods as a quorum calls. */
+function timersOf(world: WorldOfProcesses, rate: number): Timers {
+  const setIdle = (work: () => void, ms: number): unknown => {
+    const event = world.after(ms / rate, work);
+    const clear = (): void => {
+      event.gone = true;
+    };
+    return { timer: { clear } };
+  };
+  return { setIdle } as unknown as Timers;
 }

@@ -6,7 +6,9 @@
  *
  * Invariant: nothing in here waits or rolls dice by itself; a world is a function of its seed and its rules.
  */
+import { now } from '../../src/core/clock';
 import { LockBackendError } from '../../src/core/errors';
+import { clearAlarm } from '../../src/core/timers';
 import type {
   AcquireReply,
   AcquireRequest,
@@ -285,13 +287,13 @@ class Connection implements Node {
   }
 
   get serverOffsetMs(): number {
-    return this.#server.clockMs() - this.#process.clock.now().monoMs - 1.5;
+    return this.#server.clockMs() - this.#process.clock.nowMs() - 1.5;
   }
 
   async acquire(request: AcquireRequest): Promise<AcquireReply> {
     const { token, lifetimeMs, fences, minFence, queueAs } = request;
     if (!request.begin()) throw new LockBackendError('nobody waits');
-    const sent = this.#process.clock.now();
+    const sent = now(this.#process.clock);
     const command = {
       keys: [key],
       token,
@@ -319,7 +321,7 @@ class Connection implements Node {
 
   async extend({ token, lifetimeMs, exact, begin, held, ...request }: ExtendRequest): Promise<ExtendReply> {
     if (!begin()) return { outcome: 'late' };
-    const sent = this.#process.clock.now();
+    const sent = now(this.#process.clock);
     const notAfterMs = request.validUntilMs + this.serverOffsetMs;
     const strictly = request.strictly && this.#world.rules.broken !== 'readers count for a writer';
     const pending = { untilMs: request.validUntilMs };
@@ -364,7 +366,7 @@ class Connection implements Node {
 
   async abandon(request: ReleaseRequest, late?: LateRequest): Promise<void> {
     for (let isLast = false; !isLast; ) {
-      isLast = late === undefined || this.#process.clock.now().monoMs > late.untilMs;
+      isLast = late === undefined || this.#process.clock.nowMs() > late.untilMs;
       const released = await this.release(request).catch(() => undefined);
       if (isLast) isLast = released !== undefined;
       if (!isLast) await new Promise<void>((resolve) => this.#world.after(50, resolve));
@@ -389,7 +391,7 @@ class Connection implements Node {
     const server = this.#server;
     return new Promise((resolve, reject) => {
       const fail = (why: string): void => reject(new LockBackendError(why, { unknown: true }));
-      const deadline = this.#process.clock.setTimer(() => fail('silence'), timeoutMs) as Event;
+      const deadline = this.#process.clock.timers.setIdle(() => fail('silence'), timeoutMs);
       const { runs } = server;
       const arrive = (): void => {
         if (server.frozenUntilMs > world.nowMs) return void world.after(server.frozenUntilMs - world.nowMs, arrive);
@@ -400,7 +402,7 @@ class Connection implements Node {
         if (world.chance(world.rules.lose)) return;
         this.#answeredMs = Math.max(this.#answeredMs, world.nowMs + world.delayMs());
         world.after(this.#answeredMs - world.nowMs, () => {
-          deadline.gone = true;
+          clearAlarm(deadline);
           resolve(reply);
         });
       };

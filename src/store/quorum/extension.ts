@@ -1,8 +1,9 @@
 // An extension by a majority, which counts only the nodes that have held the token all the time, and for a writer only those
 // where the token is a writer.
+import type { Clock } from '../../core/clock';
 import type { LockBackendError } from '../../core/errors';
 import type { ExtendReply, ExtendRequest, Moment } from '../contract';
-import type { QuorumClock, QuorumNode } from './node';
+import type { QuorumNode } from './node';
 import type { Nodes, Tally } from './nodes';
 
 interface ExtensionVote {
@@ -29,10 +30,10 @@ export async function extendByMajority(nodes: Nodes, request: ExtendRequest, sen
 }
 
 /** Delays an error until its request can no longer execute: if the connection broke, the request may still execute. */
-function orTooLate(reply: Promise<ExtendReply>, untilMs: number, clock: QuorumClock): Promise<ExtendReply> {
+function orTooLate(reply: Promise<ExtendReply>, untilMs: number, clock: Clock): Promise<ExtendReply> {
   return reply.catch(async (error: LockBackendError) => {
-    const leftMs = untilMs - clock.now().monoMs;
-    if (error.unknown && leftMs > 0) await new Promise<void>((resolve) => clock.setTimer(resolve, leftMs));
+    const leftMs = untilMs - clock.nowMs();
+    if (error.unknown && leftMs > 0) await new Promise<void>((resolve) => clock.timers.setIdle(resolve, leftMs));
     throw error;
   });
 }

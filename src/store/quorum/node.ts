@@ -1,18 +1,12 @@
 // One node of a quorum and the state that is known of it: whether it answers, which run of which server it is, and its pending
 // releases. A silent node is probed in the background until it answers, and costs no request anything meanwhile.
+import type { Clock } from '../../core/clock';
 import { LockBackendError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
 import type { Key } from '../../core/keys';
-import type { AcquireReply, AcquireRequest, Moment, Node, ReleaseRequest } from '../contract';
+import { type Alarm, clearAlarm } from '../../core/timers';
+import type { AcquireReply, AcquireRequest, Node, ReleaseRequest } from '../contract';
 import type { LateRequest } from '../late-request';
-
-/** The time, handed in so that a simulation can control it. The timers keep no process alive. */
-export interface QuorumClock {
-  now(): Moment;
-  /** Calls `work` in `ms`, or up to `slackMs` earlier. */
-  setTimer(work: () => void, ms: number, slackMs?: number): unknown;
-  clearTimer(timer: any): void;
-}
 
 const firstProbeMs = 20;
 const maxProbeMs = 1000;
@@ -33,7 +27,7 @@ export class QuorumNode {
   isMarkedNew = false;
   /** True if the node has nothing to forget: an operator said so of all nodes while they were young. */
   isFirstRun = false;
-  readonly #clock: QuorumClock;
+  readonly #clock: Clock;
   /** The latest moment at which this run can have begun. */
   #startedMs = Number.NEGATIVE_INFINITY;
   /** The connection over which this run was identified. */
@@ -42,9 +36,9 @@ export class QuorumNode {
   #isIdentityHidden = false;
   #silence: LockBackendError | undefined;
   #pendingReleases = new Map<string, { request: ReleaseRequest; late: LateRequest | undefined }>();
-  #probe: unknown;
+  #probe: Alarm | undefined;
 
-  constructor(store: Node, name: string, clock: QuorumClock) {
+  constructor(store: Node, name: string, clock: Clock) {
     this.store = store;
     this.name = name;
     this.#clock = clock;
@@ -81,7 +75,7 @@ export class QuorumNode {
       if (runId !== this.runId) this.isFirstRun = false;
       this.runId = runId;
       this.isMarkedNew = isNew;
-      this.#startedMs = this.#clock.now().monoMs - uptimeMs;
+      this.#startedMs = this.#clock.nowMs() - uptimeMs;
       this.#generation = generation;
       this.identifications += 1;
     } catch (error) {
@@ -101,7 +95,7 @@ export class QuorumNode {
 
   /** The ms until the server has been running for a lifetime, if positive. */
   youngForMs(longestMs: number): number {
-    return this.#startedMs + longestMs - this.#clock.now().monoMs;
+    return this.#startedMs + longestMs - this.#clock.nowMs();
   }
 
   withoutVote(guardedForMs: number, key: Key): LockBackendError {
@@ -111,7 +105,7 @@ export class QuorumNode {
 
   /** Makes requests ask other nodes first, for a while. */
   wasLate(): void {
-    this.lastUntilMs = this.#clock.now().monoMs + lastForMs;
+    this.lastUntilMs = this.#clock.nowMs() + lastForMs;
   }
 
   /** Skips the node from now on if it did not reply at all. */
@@ -140,13 +134,13 @@ export class QuorumNode {
 
   /** Ends the background work when the last scope has left the node. */
   reset(): void {
-    this.#clock.clearTimer(this.#probe);
+    clearAlarm(this.#probe);
     this.isSilent = false;
     this.#pendingReleases.clear();
   }
 
   #probeIn(ms: number): void {
-    this.#probe = this.#clock.setTimer(() => {
+    this.#probe = this.#clock.timers.setIdle(() => {
       this.#identify(maxProbeMs).then(
         () => this.#recovered(),
         () => this.isSilent && this.#probeIn(Math.min(2 * ms, maxProbeMs)),

@@ -1,8 +1,9 @@
 // The nodes of a quorum together: the choice of the nodes to ask, and the meaning of their replies and errors.
+import type { Clock } from '../../core/clock';
 import { LockBackendError } from '../../core/errors';
 import { describe, type Key } from '../../core/keys';
 import type { NodeVote, NodeVotes } from '../contract';
-import type { QuorumClock, QuorumNode } from './node';
+import type { QuorumNode } from './node';
 
 /** The replies to one request so far. */
 export interface Tally<T> {
@@ -16,7 +17,8 @@ type Order = readonly [first: readonly QuorumNode[], rest: readonly QuorumNode[]
 
 export class Nodes {
   readonly all: readonly QuorumNode[];
-  readonly clock: QuorumClock;
+  /** The time, handed in so that a simulation can control it. */
+  readonly clock: Clock;
   readonly majority: number;
   /** The longest lifetime in use: a node that may have forgotten a lock of this lifetime in a restart has no vote. */
   longestMs = 0;
@@ -26,7 +28,7 @@ export class Nodes {
   /** The reason for which the quorum is none: a server has two names. */
   #duplicate: string | undefined;
 
-  constructor(all: readonly QuorumNode[], clock: QuorumClock) {
+  constructor(all: readonly QuorumNode[], clock: Clock) {
     this.all = all;
     this.clock = clock;
     this.majority = Math.floor(all.length / 2) + 1; // B6

@@ -12,6 +12,7 @@
 // fences: none of its nodes will mint one that is not larger (H65). Nodes that are behind are raised to that fence.
 import type { LockBackendError } from '../../core/errors';
 import type { Linked } from '../../core/linked-list';
+import { type Alarm, clearAlarm } from '../../core/timers';
 import { type AcquireRequest, type NodeVote, type ReleaseReply, type ReleaseRequest, unknownTicket } from '../contract';
 import { LateRequest } from '../late-request';
 import type { QuorumNode } from './node';
@@ -66,7 +67,7 @@ export class Round implements Linked<Round> {
   #open = 0;
   /** The nodes that are not asked yet, and the alarm that asks them. */
   #rest: readonly QuorumNode[] = [];
-  #restAlarm: unknown;
+  #restAlarm: Alarm | undefined;
   /** The fence of the grant: the largest when a majority had voted. A later vote does not raise it. */
   #fence: number | undefined;
   /** The number of nodes that are being told the fence. */
@@ -110,7 +111,7 @@ export class Round implements Linked<Round> {
     this.#errors.push(...skipped);
     this.#rest = rest;
     if (rest.length > 0)
-      this.#restAlarm = this.#nodes.clock.setTimer(() => this.#onLate(), restAfterMs + gridMs, gridMs);
+      this.#restAlarm = this.#nodes.clock.timers.setIdle(() => this.#onLate(), restAfterMs + gridMs, gridMs);
     this.#ask(first);
   }
 
@@ -120,7 +121,7 @@ export class Round implements Linked<Round> {
 
   #takeRest(): readonly QuorumNode[] {
     const rest = this.#rest;
-    if (rest.length > 0) this.#nodes.clock.clearTimer(this.#restAlarm);
+    if (rest.length > 0) clearAlarm(this.#restAlarm);
     this.#rest = [];
     return rest;
   }
@@ -131,7 +132,7 @@ export class Round implements Linked<Round> {
   }
 
   #ask(nodes: readonly QuorumNode[]): void {
-    this.#askedMs = this.#nodes.clock.now().monoMs;
+    this.#askedMs = this.#nodes.clock.nowMs();
     this.#open += nodes.length;
     for (const node of nodes) {
       const asked = new AskedNode(node);

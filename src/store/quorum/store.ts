@@ -10,11 +10,10 @@
 // ours. The next majority includes a node of that one, which mints a larger fence. Each round proposes a fence just ahead of
 // all clocks, so that the nodes nearly always mint the same one, and nothing has to be written back.
 
-import { earlier, timers } from '../../core/clock';
+import { type Clock, earlier, now, systemClock } from '../../core/clock';
 import { optionError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
 import { listOf } from '../../core/keys';
-import { clearAlarm } from '../../core/timers';
 import { givenUp } from '../backend-errors';
 import type {
   AcquireReply,
@@ -28,12 +27,11 @@ import type {
   ReleaseRequest,
   Store,
 } from '../contract';
-import { now } from '../contract';
 import type { LateRequest } from '../late-request';
 import type { Operator } from '../operator';
 import { type ChangeRequest, changeInPlace } from './change';
 import { extendByMajority } from './extension';
-import { type QuorumClock, QuorumNode } from './node';
+import { QuorumNode } from './node';
 import { Nodes } from './nodes';
 import { quorumOperator } from './operator';
 import { Places } from './places';
@@ -41,12 +39,6 @@ import { inspectMajority } from './reads';
 import { releaseByMajority } from './release';
 import { Round, type RoundRequest, type Verdict } from './round';
 import { Rounds } from './rounds';
-
-const realClock: QuorumClock = {
-  now,
-  setTimer: (work, ms, slackMs) => timers.setIdle(work, ms, slackMs),
-  clearTimer: clearAlarm,
-};
 
 /** The timeout of one node, as a share of the lifetime. */
 const timeoutShare = 1 / 8;
@@ -64,7 +56,6 @@ export class Quorum implements Store {
   readonly isQuorum = true;
   readonly operator: Operator;
   readonly #nodes: Nodes;
-  readonly #clock: QuorumClock;
   readonly #places: Places;
   /** The rounds, by token, in which a node has not replied yet. */
   readonly #rounds = new Rounds();
@@ -80,9 +71,8 @@ export class Quorum implements Store {
   /** Called when no round is under way. */
   readonly #onIdle: (() => void)[] = [];
 
-  constructor(stores: readonly Node[], clock: QuorumClock = realClock) {
+  constructor(stores: readonly Node[], clock: Clock = systemClock) {
     this.keyPrefix = stores[0]!.keyPrefix;
-    this.#clock = clock;
     this.#nodes = new Nodes(
       stores.map((store, index) => new QuorumNode(store, `redis[${index}]`, clock)),
       clock,
@@ -121,7 +111,7 @@ export class Quorum implements Store {
   }
 
   #change(request: ChangeRequest): Promise<AcquireReply> {
-    const sent = this.#clock.now();
+    const sent = now(this.#nodes.clock);
     if (!request.begin()) return Promise.reject(givenUp(request.keys));
     this.#rounds.get(request.token)?.settle();
     return changeInPlace(this.#nodes, { ...request, minFence: this.#minFence(sent) }, sent);
@@ -135,7 +125,7 @@ export class Quorum implements Store {
   #round(request: RoundRequest): Promise<AcquireReply> {
     const duplicate = this.#nodes.review(request.keys);
     if (duplicate !== undefined) return Promise.reject(duplicate);
-    const sent = this.#clock.now();
+    const sent = now(this.#nodes.clock);
     if (!request.begin()) return Promise.reject(givenUp(request.keys));
     return new Promise((resolve, reject) => {
       const onVerdict = (verdict: Verdict): void => {
@@ -144,7 +134,7 @@ export class Quorum implements Store {
         else if (verdict.is === 'busy') resolve({ granted: false, leftMs: verdict.leftMs });
         else {
           this.#leadMs = nextLeadMs(this.#leadMs, verdict.wroteBack);
-          this.#tookMs += (this.#clock.now().monoMs - sent.monoMs - this.#tookMs) / 16;
+          this.#tookMs += (this.#nodes.clock.nowMs() - sent.monoMs - this.#tookMs) / 16;
           const { mode } = request;
           resolve({ granted: true, fence: verdict.fence, sent: mode === undefined ? sent : earlier(sent, 1), mode });
         }
@@ -187,7 +177,7 @@ export class Quorum implements Store {
     const { keys, token, lifetimeMs, held } = request;
     if (!request.begin()) return { outcome: 'late' };
     this.#nodes.longestMs = Math.max(this.#nodes.longestMs, lifetimeMs!);
-    const sent = this.#clock.now();
+    const sent = now(this.#nodes.clock);
     const commandTimeoutMs = nodeTimeout(lifetimeMs!, request.commandTimeoutMs);
     const each = { ...request, commandTimeoutMs };
     this.#rounds.get(token)?.askAll();
