@@ -13,8 +13,9 @@ export type ChangeRequest = AcquireRequest & { readonly mode: Mode };
 
 export async function changeInPlace(nodes: Nodes, request: ChangeRequest, sent: Moment): Promise<AcquireReply> {
   const votes = await nodes.ask(
+    request.keys,
     (node) => voteOf(node, request, nodes.longestMs),
-    (tally) => decide(nodes, request, tally),
+    (tally) => decide(nodes, tally),
   );
   if ('granted' in votes) return votes;
   if (request.mode.kind === 'exclusive' && request.fences > 0) await writeBack(nodes, request, votes); // H65d
@@ -31,7 +32,6 @@ async function voteOf(node: QuorumNode, request: ChangeRequest, longestMs: numbe
 /** The fences of a majority that has made the change, or the reply to the caller; undefined while neither is certain. */
 function decide(
   nodes: Nodes,
-  { keys }: ChangeRequest,
   { replies, errors, open }: Tally<AcquireReply>,
 ): ReadonlyMap<QuorumNode, number> | AcquireReply | undefined {
   const granted = new Map<QuorumNode, number>();
@@ -43,12 +43,10 @@ function decide(
     else leftMs = Math.min(leftMs, reply.leftMs);
   }
   const { deadlock, gone } = impossible;
-  const failed = errors.length;
   if (granted.size >= nodes.majority) return granted;
   if (nodes.isMinority(gone)) return refused('gone');
-  if (deadlock > 0 && nodes.isMinority(gone + deadlock + failed)) return refused('deadlock');
-  if (open > 0) return undefined;
-  if (nodes.isMinority(gone + failed)) throw nodes.noMajority(errors, keys, true);
+  if (deadlock > 0 && nodes.isMinority(gone + deadlock + errors.length)) return refused('deadlock');
+  if (open > 0 || nodes.isMinority(gone + errors.length)) return undefined;
   return { granted: false, leftMs };
 }
 
@@ -64,11 +62,7 @@ async function writeBack(nodes: Nodes, request: ChangeRequest, votes: ReadonlyMa
     votes.get(node) === fence
       ? Promise.resolve(true)
       : node.store.raise({ keys, token, mode, fence, commandTimeoutMs });
-  const isKnown = ({ replies, errors, open }: Tally<boolean>): true | undefined => {
-    const known = [...replies.values()].filter((isOurs) => isOurs).length;
-    if (known >= nodes.majority) return true;
-    if (open > 0) return undefined;
-    throw nodes.noMajority(errors, keys, true);
-  };
-  await nodes.ask(raise, isKnown, [...votes.keys()]);
+  const isKnown = ({ replies }: Tally<boolean>): true | undefined =>
+    [...replies.values()].filter((isOurs) => isOurs).length >= nodes.majority || undefined;
+  await nodes.ask(keys, raise, isKnown, [...votes.keys()]);
 }

@@ -20,6 +20,7 @@ export async function extendByMajority(nodes: Nodes, request: ExtendRequest, sen
   const validUntilMs = exact ? Math.min(request.validUntilMs, sent.monoMs + commandTimeoutMs) : request.validUntilMs;
   const each = { ...request, validUntilMs, strictly: true };
   return nodes.ask(
+    request.keys,
     (node) => {
       const reply = node.store.extend(each);
       nodes.report(node, request.votes, reply, ({ outcome }) => outcome === 'extended' || 0);
@@ -45,7 +46,6 @@ function decide(nodes: Nodes, request: ExtendRequest, tally: Tally<ExtendReply>)
   const missing = Array.from(replies.keys()).filter((_, n) => outcomes[n] === 'missing');
   const outcome = nodes.decided('extended', outcomes);
   if (outcome !== undefined) return { outcome, missing };
-  if (open > 0) return undefined;
-  if (outcomes.includes('late') && (errors.length === 0 || !request.begin())) return { outcome: 'late', missing };
-  throw nodes.noMajority(errors, request.keys, true);
+  const isLate = open === 0 && outcomes.includes('late') && (errors.length === 0 || !request.begin());
+  return isLate ? { outcome: 'late', missing } : undefined;
 }

@@ -95,11 +95,13 @@ export class Nodes {
   }
 
   /**
-   * Asks nodes in one tick. Settles as soon as `decide` returns a result or throws; a later reply is processed in the background.
+   * Asks nodes in one tick. Settles as soon as `decide` returns a result; a later reply is processed in the background.
    *
    * @param onFailure Called after a node has failed to reply.
+   * @throws {LockBackendError} (rejects) no result when all have replied. The request may have taken effect.
    */
   ask<T, R>(
+    key: Key,
     send: (node: QuorumNode) => Promise<T>,
     decide: (tally: Tally<T>) => R | undefined,
     asked: readonly QuorumNode[] = this.responsive,
@@ -110,12 +112,9 @@ export class Nodes {
       const tally: Tally<T> = { replies: new Map(), errors: this.skipped(asked), open: Math.max(asked.length, 1) };
       const settle = (): void => {
         tally.open -= 1;
-        try {
-          const decision = decide(tally);
-          if (decision !== undefined) resolve(decision);
-        } catch (error) {
-          reject(error);
-        }
+        const decision = decide(tally);
+        if (decision !== undefined) resolve(decision);
+        else if (tally.open === 0) reject(this.noMajority(tally.errors, key, true));
       };
       if (asked.length === 0) return settle(); // H62
       for (const node of asked) {
@@ -133,6 +132,11 @@ export class Nodes {
         );
       }
     });
+  }
+
+  /** Asks the nodes, and resolves once each of them has replied or failed. */
+  askAll<T>(key: Key, send: (node: QuorumNode) => Promise<T>): Promise<Tally<T>> {
+    return this.ask(key, send, (tally) => (tally.open === 0 ? tally : undefined));
   }
 
   /**

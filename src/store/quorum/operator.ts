@@ -24,17 +24,14 @@ export function quorumOperator(nodes: Nodes): Operator {
       return Promise.all(states.map((state) => state.catch((error: LockBackendError) => error)));
     },
     permitsOut: (key, commandTimeoutMs) => placesOut(nodes, key, commandTimeoutMs),
-    free: (key, id, commandTimeoutMs) =>
-      nodes.ask(
-        ({ store }) => store.operator.free(key, id, commandTimeoutMs),
-        ({ replies, errors, open }) => {
-          if (open > 0) return undefined;
-          const freed = [...replies.values()].filter((each) => each).length;
-          if (freed >= nodes.majority) return true;
-          if (nodes.isMinority(replies.size - freed)) return false;
-          throw nodes.noMajority(errors, key, true);
-        },
-      ),
+    async free(key, id, commandTimeoutMs) {
+      const asked = nodes.askAll(key, ({ store }) => store.operator.free(key, id, commandTimeoutMs));
+      const { replies, errors } = await asked;
+      const freed = [...replies.values()].filter((each) => each).length;
+      if (freed >= nodes.majority) return true;
+      if (nodes.isMinority(replies.size - freed)) return false;
+      throw nodes.noMajority(errors, key, true);
+    },
     async register(registration, commandTimeoutMs) {
       const all = operators().map((each) => each.register(registration, commandTimeoutMs).catch(() => true));
       return (await Promise.all(all)).every((isThere) => isThere);

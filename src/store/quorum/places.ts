@@ -65,10 +65,12 @@ export class Places {
 
 /** The places that a majority can still grant. Places that fewer nodes know as taken come first; equal ones come in random order. */
 async function freePlaces(nodes: Nodes, key: string, total: number, timeoutMs: number): Promise<number[]> {
-  const taken = await nodes.ask(
+  const tally = await nodes.ask(
+    key,
     ({ store }) => store.readPlaces(key, timeoutMs),
-    (tally) => (tally.replies.size >= nodes.majority ? countOf(tally) : orFail(nodes, key, tally)),
+    (seen) => (seen.replies.size >= nodes.majority || nodes.isMinority(seen.errors.length) ? seen : undefined),
   );
+  const taken = takenPlaces(nodes, key, tally);
   const places = Array.from({ length: total }, (_, place) => ({ place, count: taken.get(place) ?? 0 }));
   return places
     .filter(({ count }) => !nodes.isMinority(count)) // H67b
@@ -79,25 +81,17 @@ async function freePlaces(nodes: Nodes, key: string, total: number, timeoutMs: n
 
 /** The number of places that are taken at too many nodes for another caller to get a majority. */
 export async function placesOut(nodes: Nodes, key: string, commandTimeoutMs: number): Promise<number> {
-  return nodes.ask(
-    ({ store }) => store.readPlaces(key, commandTimeoutMs),
-    (tally) => {
-      if (tally.open > 0) return undefined;
-      const { size } = tally.replies;
-      if (size < nodes.majority) return orFail(nodes, key, tally);
-      return [...countOf(tally).values()].filter((count) => count > size - nodes.majority).length;
-    },
-  );
+  const tally = await nodes.askAll(key, ({ store }) => store.readPlaces(key, commandTimeoutMs));
+  const counts = [...takenPlaces(nodes, key, tally).values()];
+  return counts.filter((count) => count > tally.replies.size - nodes.majority).length;
 }
 
-function countOf({ replies }: Tally<number[][]>): ReadonlyMap<number, number> {
+/** The number of nodes at which each place is taken. @throws {LockBackendError} a minority has replied. */
+function takenPlaces(nodes: Nodes, key: string, { replies, errors }: Tally<number[][]>): ReadonlyMap<number, number> {
+  if (replies.size < nodes.majority) throw nodes.noMajority(errors, key);
   const taken = new Map<number, number>();
   for (const holders of replies.values()) {
     for (const place of holders.flat()) taken.set(place, (taken.get(place) ?? 0) + 1);
   }
   return taken;
-}
-
-function orFail(nodes: Nodes, key: string, { errors }: Tally<unknown>): undefined {
-  if (nodes.isMinority(errors.length)) throw nodes.noMajority(errors, key);
 }

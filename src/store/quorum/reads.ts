@@ -4,18 +4,11 @@ import type { Nodes } from './nodes';
 
 /** The state of a lock: held if a majority holds it, for as long as a majority will, under the last fence that a majority knows. */
 export async function inspectMajority(nodes: Nodes, key: string, commandTimeoutMs: number): Promise<LockState> {
-  const states = await nodes.ask(
-    ({ store }) => store.inspect(key, commandTimeoutMs),
-    ({ replies, errors, open }) => {
-      if (open > 0) return undefined;
-      const all = [...replies.values()];
-      const locked = all.filter((state) => state.locked).length;
-      const isFree = nodes.isMinority(all.length - locked);
-      if (locked < nodes.majority && !isFree) throw nodes.noMajority(errors, key);
-      return all;
-    },
-  );
+  const { replies, errors } = await nodes.askAll(key, ({ store }) => store.inspect(key, commandTimeoutMs));
+  const states = [...replies.values()];
   const locked = states.filter((state) => state.locked).sort((a, b) => b.remaining - a.remaining);
+  const isFree = nodes.isMinority(states.length - locked.length);
+  if (locked.length < nodes.majority && !isFree) throw nodes.noMajority(errors, key);
   const fences = states.map((state) => state.fence).sort((a, b) => b - a);
   const fence = fences[states.length < nodes.size ? 0 : nodes.majority - 1]!;
   const last = locked[nodes.majority - 1];

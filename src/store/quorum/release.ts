@@ -22,12 +22,9 @@ export function releaseByMajority(
   for (const node of nodes.all) if (!asked.includes(node) && !unasked.includes(node)) node.abandon(request);
   const neverAsked = unasked.map(() => 'missing');
   return nodes.ask(
+    request.keys,
     (node) => replies[asked.indexOf(node)]!,
-    (tally) => {
-      const outcome = nodes.decided('released', [...tally.replies.values(), ...neverAsked]);
-      if (outcome !== undefined || tally.open > 0) return outcome;
-      throw nodes.noMajority(tally.errors, request.keys, true);
-    },
+    (tally) => nodes.decided('released', [...tally.replies.values(), ...neverAsked]),
     asked,
     (node) => node.abandon(request),
   );
