@@ -114,7 +114,7 @@ export const quorum: readonly Protection[] = [
   {
     hazard: 'H66',
     without: 'what a server granted while it counted as silent is not released there',
-    changes: [value('H66f', 'nodes.all.filter((node) => !unasked.includes(node) && !node.isSilent)')],
+    changes: [value('H66f', 'nodes.all.filter((node) => !unasked.includes(node) && node.silence === undefined)')],
     test: 'redis/quorum-nodes.test.ts',
   },
   {

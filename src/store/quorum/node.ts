@@ -17,7 +17,8 @@ const maxPendingReleases = 1000;
 export class QuorumNode {
   readonly store: Node;
   readonly name: string;
-  isSilent = false;
+  /** The reason for which requests skip the node until it answers again. They share it: making an error takes as long as asking a node. */
+  silence: LockBackendError | undefined;
   /** The end of the time in which other nodes are asked first, because this one was late or had no vote; 0: never. */
   lastUntilMs = 0;
   /** '': not known. */
@@ -34,7 +35,6 @@ export class QuorumNode {
   #generation: number | undefined;
   /** True if the server does not permit INFO. */
   #isIdentityHidden = false;
-  #silence: LockBackendError | undefined;
   #pendingReleases = new Map<string, { request: ReleaseRequest; late: LateRequest | undefined }>();
   #probe: Alarm | undefined;
 
@@ -44,13 +44,6 @@ export class QuorumNode {
     this.#clock = clock;
   }
 
-  /** True if another server may be behind the connection than the identified one. */
-  get #mayHaveChanged(): boolean {
-    return (
-      !this.#isIdentityHidden && this.store.generation !== undefined && this.store.generation() !== this.#generation
-    );
-  }
-
   /** Requests a lock. A grant counts once the server that granted is identified. */
   async acquire(request: AcquireRequest): Promise<AcquireReply> {
     const identified = this.identify(request.commandTimeoutMs);
@@ -58,13 +51,16 @@ export class QuorumNode {
     const reply = await this.store.acquire(request);
     if (!reply.granted) return reply;
     if (identified !== undefined) await identified;
-    if (this.#mayHaveChanged) await this.identify(request.commandTimeoutMs);
+    // Another server may be behind the connection by now.
+    const changed = this.store.generation && this.identify(request.commandTimeoutMs);
+    if (changed !== undefined) await changed;
     return reply;
   }
 
   /** Identifies the server; undefined if it is identified already. If connections cannot be told apart, each call identifies it. */
   identify(timeoutMs: number): Promise<void> | undefined {
-    if (this.#isIdentityHidden || (this.store.generation !== undefined && !this.#mayHaveChanged)) return undefined;
+    const generation = this.store.generation?.();
+    if (this.#isIdentityHidden || (generation !== undefined && generation === this.#generation)) return undefined;
     return this.#identify(timeoutMs);
   }
 
@@ -110,23 +106,17 @@ export class QuorumNode {
 
   /** Skips the node from now on if it did not reply at all. */
   failed(error: LockBackendError): void {
-    if (error.redisCode !== undefined || this.isSilent) return;
-    this.isSilent = true;
+    if (error.redisCode !== undefined || this.silence !== undefined) return;
     const { message, retryable } = error;
-    this.#silence = new LockBackendError(`${this.name} was silent before: ${message}`, { retryable });
+    this.silence = new LockBackendError(`${this.name} was silent before: ${message}`, { retryable });
     const warning = `${this.name} is skipped until it answers again`;
     warn({ code: 'node-silent', message: warning, ...noLock('quorum'), error });
     this.#probeIn(firstProbeMs);
   }
 
-  /** The reason for which the node is skipped. All requests share one error: making an error takes as long as asking a node. */
-  get silence(): LockBackendError {
-    return this.#silence!;
-  }
-
   /** Makes sure that a token holds nothing at this node, as soon as the node can be asked. */
   abandon(request: ReleaseRequest, late?: LateRequest): void {
-    if (!this.isSilent) void this.store.abandon(request, late);
+    if (this.silence === undefined) void this.store.abandon(request, late);
     else if (this.#pendingReleases.size < maxPendingReleases) {
       this.#pendingReleases.set(request.token, { request, late });
     }
@@ -135,7 +125,7 @@ export class QuorumNode {
   /** Ends the background work when the last scope has left the node. */
   reset(): void {
     clearAlarm(this.#probe);
-    this.isSilent = false;
+    this.silence = undefined;
     this.#pendingReleases.clear();
   }
 
@@ -143,13 +133,13 @@ export class QuorumNode {
     this.#probe = this.#clock.timers.setIdle(() => {
       this.#identify(maxProbeMs).then(
         () => this.#recovered(),
-        () => this.isSilent && this.#probeIn(Math.min(2 * ms, maxProbeMs)),
+        () => this.silence && this.#probeIn(Math.min(2 * ms, maxProbeMs)),
       );
     }, ms);
   }
 
   #recovered(): void {
-    this.isSilent = false;
+    this.silence = undefined;
     const releases = [...this.#pendingReleases.values()];
     this.#pendingReleases.clear();
     for (const { request, late } of releases) this.abandon(request, late);

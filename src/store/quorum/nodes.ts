@@ -46,14 +46,14 @@ export class Nodes {
 
   /** The nodes to ask. A silent one is skipped until it answers again, while there is a majority without it. */
   get responsive(): QuorumNode[] {
-    const responsive = this.all.filter((each) => !each.isSilent);
+    const responsive = this.all.filter((each) => each.silence === undefined);
     return responsive.length >= this.majority ? responsive : [...this.all]; // H66d
   }
 
   /** The nodes to ask, a bare majority first. The order depends on the key, so concurrent callers of a key meet at the same nodes. */
   inOrder(key: string, nowMs: number): Order {
     const from = this.size === this.majority ? 0 : spread(key) % this.size;
-    if (this.all.every((node) => !node.isSilent && node.lastUntilMs <= nowMs)) return this.#orders[from]!;
+    if (this.all.every((node) => node.silence === undefined && node.lastUntilMs <= nowMs)) return this.#orders[from]!;
     const { responsive } = this;
     const ordered = [...responsive.slice(from), ...responsive.slice(0, from)];
     // The node that was late most recently comes last.
@@ -69,7 +69,7 @@ export class Nodes {
   /** The errors of the skipped nodes. */
   skipped(asked: readonly QuorumNode[]): LockBackendError[] {
     if (asked.length === this.size) return [];
-    return this.all.filter((each) => each.isSilent && !asked.includes(each)).map((each) => each.silence);
+    return this.all.flatMap((each) => (asked.includes(each) ? [] : (each.silence ?? [])));
   }
 
   report<T>(node: QuorumNode, votes: NodeVotes | undefined, reply: Promise<T>, voteOf: (reply: T) => NodeVote): void {
