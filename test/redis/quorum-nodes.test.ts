@@ -4,7 +4,7 @@ import { expect } from 'chai';
 import type { Clock } from '../../src/core/clock';
 import { LockBackendError } from '../../src/core/errors';
 import type { Node } from '../../src/store/contract';
-import { QuorumNode } from '../../src/store/quorum/node';
+import type { QuorumNode } from '../../src/store/quorum/node';
 import { Nodes } from '../../src/store/quorum/nodes';
 import { releaseByMajority } from '../../src/store/quorum/release';
 import type { Round } from '../../src/store/quorum/round';
@@ -13,8 +13,7 @@ describe('nodes of a quorum of which none can be asked', () => {
   const clock = { timers: { setIdle: () => undefined } } as unknown as Clock;
   const silence = () => new LockBackendError('silence', { unknown: true });
   const silent = { release: () => Promise.reject(silence()) } as unknown as Node;
-  const three = ['a', 'b', 'c'].map((name) => new QuorumNode(silent, name, clock));
-  const nodes = new Nodes(three, clock);
+  const nodes = new Nodes([silent, silent, silent], clock);
 
   it('H62: when every node that was asked for a lock has fallen silent, a question settles with an error', async () => {
     const asking = nodes.ask(
@@ -27,7 +26,7 @@ describe('nodes of a quorum of which none can be asked', () => {
   });
 
   it('H62: and so does its release, of which the third node was never asked', async () => {
-    const [one, other, third] = three as [QuorumNode, QuorumNode, QuorumNode];
+    const [one, other, third] = nodes.all as [QuorumNode, QuorumNode, QuorumNode];
     for (const node of [one, other]) node.failed(silence());
     const round = { settle: () => [third], end: () => {} } as unknown as Round;
     const releasing = releaseByMajority(nodes, { keys: 'k', token: 't', commandTimeoutMs: 10 }, round);
@@ -38,11 +37,11 @@ describe('nodes of a quorum of which none can be asked', () => {
 
   it('H66: nodes that fell silent and have granted a lock since then are asked for its release', async () => {
     const released = { release: () => Promise.resolve('released') } as unknown as Node;
-    const [one, other, third] = ['a', 'b', 'c'].map((name) => new QuorumNode(released, name, clock));
-    for (const node of [one!, other!]) node.failed(silence());
+    const answering = new Nodes([released, released, released], clock);
+    const [one, other, third] = answering.all as [QuorumNode, QuorumNode, QuorumNode];
+    for (const node of [one, other]) node.failed(silence());
     const round = { settle: () => [third], end: () => {} } as unknown as Round;
-    const all = new Nodes([one!, other!, third!], clock);
-    const releasing = releaseByMajority(all, { keys: 'k', token: 't', commandTimeoutMs: 10 }, round);
+    const releasing = releaseByMajority(answering, { keys: 'k', token: 't', commandTimeoutMs: 10 }, round);
     expect(await settled(releasing)).to.equal('released');
   });
 

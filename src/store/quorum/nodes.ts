@@ -2,8 +2,8 @@
 import type { Clock } from '../../core/clock';
 import { LockBackendError } from '../../core/errors';
 import { describe, type Key } from '../../core/keys';
-import type { NodeVote, NodeVotes } from '../contract';
-import type { QuorumNode } from './node';
+import type { Node, NodeVote, NodeVotes } from '../contract';
+import { QuorumNode } from './node';
 
 /** The replies to one request so far. */
 export interface Tally<T> {
@@ -28,7 +28,8 @@ export class Nodes {
   /** The reason for which the quorum is none: a server has two names. */
   #duplicate: string | undefined;
 
-  constructor(all: readonly QuorumNode[], clock: Clock) {
+  constructor(stores: readonly Node[], clock: Clock) {
+    const all = stores.map((store, index) => new QuorumNode(store, `redis[${index}]`, clock));
     this.all = all;
     this.clock = clock;
     this.majority = Math.floor(all.length / 2) + 1; // B6

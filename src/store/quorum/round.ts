@@ -13,6 +13,7 @@
 import type { LockBackendError } from '../../core/errors';
 import type { Linked } from '../../core/linked-list';
 import { type Alarm, clearAlarm } from '../../core/timers';
+import { givenUp } from '../backend-errors';
 import { type AcquireRequest, type NodeVote, type ReleaseReply, type ReleaseRequest, unknownTicket } from '../contract';
 import { LateRequest } from '../late-request';
 import type { QuorumNode } from './node';
@@ -20,10 +21,9 @@ import type { Nodes } from './nodes';
 
 /** The end of a round. `wroteBack`: the nodes had minted different fences. */
 export type Verdict =
-  | { readonly is: 'granted'; readonly fence: number; readonly wroteBack: boolean }
-  | { readonly is: 'busy'; readonly leftMs: number }
-  | { readonly is: 'failed'; readonly errors: readonly LockBackendError[] }
-  | { readonly is: 'over' };
+  | { readonly granted: true; readonly fence: number; readonly wroteBack: boolean }
+  | { readonly granted: false; readonly leftMs: number }
+  | LockBackendError;
 
 /** The reply to the release at a node, if one was sent there. */
 export type Releases = (node: QuorumNode) => Promise<ReleaseReply> | undefined;
@@ -162,7 +162,7 @@ export class Round implements Linked<Round> {
     this.#phase = 'over';
     this.#releases = releases;
     if (releases === undefined) this.#releaseAll();
-    if (wasAsking) this.#onVerdict({ is: 'over' });
+    if (wasAsking) this.#onVerdict(givenUp(this.#request.keys));
     this.#checkDone();
   }
 
@@ -244,7 +244,7 @@ export class Round implements Linked<Round> {
       const asked = this.#asked.find((each) => each.node === node);
       if (isNew ? asked?.mayBeQueued : asked?.fence === undefined) this.#leaveQueue(node);
     }
-    this.#onVerdict({ is: 'granted', fence, wroteBack: this.#asked.some(({ isRaised }) => isRaised) });
+    this.#onVerdict({ granted: true, fence, wroteBack: this.#asked.some(({ isRaised }) => isRaised) });
   }
 
   #raise(asked: AskedNode, fence: number): void {
@@ -269,7 +269,8 @@ export class Round implements Linked<Round> {
     const isBusy = this.#votes >= this.#nodes.majority;
     if (!isBusy && !this.#nodes.isMinority(this.#errors.length)) return;
     this.#phase = 'over';
-    this.#onVerdict(isBusy ? { is: 'busy', leftMs: this.#leftMs ?? 0 } : { is: 'failed', errors: this.#errors });
+    if (isBusy) this.#onVerdict({ granted: false, leftMs: this.#leftMs ?? 0 });
+    else this.#onVerdict(this.#nodes.noMajority(this.#errors, this.#request.keys));
   }
 
   #releaseAll(): void {

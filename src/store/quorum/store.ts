@@ -11,7 +11,7 @@
 // all clocks, so that the nodes nearly always mint the same one, and nothing has to be written back.
 
 import { type Clock, earlier, now, systemClock } from '../../core/clock';
-import { optionError } from '../../core/errors';
+import { LockBackendError, optionError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
 import { listOf } from '../../core/keys';
 import { givenUp } from '../backend-errors';
@@ -31,7 +31,7 @@ import type { LateRequest } from '../late-request';
 import type { Operator } from '../operator';
 import { type ChangeRequest, changeInPlace } from './change';
 import { extendByMajority } from './extension';
-import { QuorumNode } from './node';
+import type { QuorumNode } from './node';
 import { Nodes } from './nodes';
 import { quorumOperator } from './operator';
 import { Places } from './places';
@@ -73,10 +73,7 @@ export class Quorum implements Store {
 
   constructor(stores: readonly Node[], clock: Clock = systemClock) {
     this.keyPrefix = stores[0]!.keyPrefix;
-    this.#nodes = new Nodes(
-      stores.map((store, index) => new QuorumNode(store, `redis[${index}]`, clock)),
-      clock,
-    );
+    this.#nodes = new Nodes(stores, clock);
     this.#places = new Places(this.#nodes);
     this.operator = quorumOperator(this.#nodes);
     const { size, majority } = this.#nodes;
@@ -129,15 +126,12 @@ export class Quorum implements Store {
     if (!request.begin()) return Promise.reject(givenUp(request.keys));
     return new Promise((resolve, reject) => {
       const onVerdict = (verdict: Verdict): void => {
-        if (verdict.is === 'over') reject(givenUp(request.keys));
-        else if (verdict.is === 'failed') reject(this.#nodes.noMajority(verdict.errors, request.keys));
-        else if (verdict.is === 'busy') resolve({ granted: false, leftMs: verdict.leftMs });
-        else {
-          this.#leadMs = nextLeadMs(this.#leadMs, verdict.wroteBack);
-          this.#tookMs += (this.#nodes.clock.nowMs() - sent.monoMs - this.#tookMs) / 16;
-          const { mode } = request;
-          resolve({ granted: true, fence: verdict.fence, sent: mode === undefined ? sent : earlier(sent, 1), mode });
-        }
+        if (verdict instanceof LockBackendError) return reject(verdict);
+        if (!verdict.granted) return resolve(verdict);
+        this.#leadMs = nextLeadMs(this.#leadMs, verdict.wroteBack);
+        this.#tookMs += (this.#nodes.clock.nowMs() - sent.monoMs - this.#tookMs) / 16;
+        const { mode } = request;
+        resolve({ granted: true, fence: verdict.fence, sent: mode === undefined ? sent : earlier(sent, 1), mode });
       };
       const [some, others] = this.#nodes.inOrder(listOf(request.keys)[0]!, sent.monoMs);
       const [first, rest] = request.votes ? [[...some, ...others], []] : [some, others];
