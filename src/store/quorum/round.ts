@@ -26,7 +26,7 @@ export type Verdict =
   | LockBackendError;
 
 /** The reply to the release at a node, if one was sent there. */
-export type Releases = (node: QuorumNode) => Promise<ReleaseReply> | undefined;
+type Releases = (node: QuorumNode) => Promise<ReleaseReply> | undefined;
 
 /** The state of a node that a round has asked. */
 class AskedNode {
@@ -156,12 +156,11 @@ export class Round implements Linked<Round> {
     return rest;
   }
 
-  /** Ends the round: its token was released, with these replies to come, or is given up and released here. */
+  /** Ends the round, whose token was released or abandoned. `releases` has the replies that are to come. */
   end(releases?: Releases): void {
     const wasAsking = this.#phase === 'asking' || this.#phase === 'failed';
     this.#phase = 'over';
     this.#releases = releases;
-    if (releases === undefined) this.#releaseAll();
     if (wasAsking) this.#onVerdict(givenUp(this.#request.keys));
     this.#checkDone();
   }
@@ -211,7 +210,7 @@ export class Round implements Linked<Round> {
       if (voters.length >= this.#nodes.majority) this.#agreeOnFence(voters);
       else if (voters.length + this.#open + this.#rest.length < this.#nodes.majority) {
         this.#phase = 'failed';
-        this.#releaseAll(); // H62c
+        for (const each of this.#asked) if (each.mayHoldToken) this.#release(each); // H62c
       }
     }
     if (this.#phase === 'failed') this.#explain();
@@ -271,10 +270,6 @@ export class Round implements Linked<Round> {
     this.#phase = 'over';
     if (isBusy) this.#onVerdict({ granted: false, leftMs: this.#leftMs ?? 0 });
     else this.#onVerdict(this.#nodes.noMajority(this.#errors, this.#request.keys));
-  }
-
-  #releaseAll(): void {
-    for (const each of this.#asked) if (each.mayHoldToken) this.#release(each);
   }
 
   #releaseLate(asked: AskedNode): void {

@@ -215,7 +215,7 @@ export class Quorum implements Store {
     for (const node of this.#nodes.all) {
       if (!round?.awaits(node) && !unasked.includes(node)) node.abandon(request, late);
     }
-    round?.end(() => undefined);
+    round?.end();
   }
 
   inspect(key: string, commandTimeoutMs: number): Promise<LockState> {
