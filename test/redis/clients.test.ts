@@ -361,8 +361,8 @@ describe('a client of its kind', () => {
       expect(await face.evictionPolicy()).to.equal('noeviction');
       await hears(face);
       const dedicated = face.dedicate('k');
-      await dedicated.opened;
-      expect(await dedicated.script.eval('return 5', [], [])).to.equal(5);
+      const script = await dedicated.opened;
+      expect(await script.eval('return 5', [], [])).to.equal(5);
       dedicated.close();
     });
   });
@@ -611,10 +611,10 @@ describe('a client of its kind', () => {
         const redis = await make();
         await redis.select(3);
         const dedicated = scriptClient(redis).dedicate('k');
-        await dedicated.opened;
+        const script = await dedicated.opened;
         const key = uniqueKey();
-        await dedicated.script.eval("return redis.call('SET', KEYS[1], 'x')", [key], []);
-        expect(await dedicated.wait(0, 1)).to.be.a('number');
+        await script.eval("return redis.call('SET', KEYS[1], 'x')", [key], []);
+        expect(await script.masters!()[0]!(['WAIT', '0', '1'])).to.be.a('number');
         expect(await redis.get(key)).to.equal('x');
         dedicated.close();
       });
@@ -626,11 +626,11 @@ describe('a client of its kind', () => {
         closing.push(() => proxy.stop());
         const redis = await make(proxy.port);
         const dedicated = scriptClient(redis).dedicate('k');
-        await dedicated.opened;
+        const script = await dedicated.opened;
         (redis.destroy ?? redis.disconnect).call(redis);
         proxy.refuse();
         proxy.resetAll();
-        await waitFor(() => dedicated.script.readiness() === 'closed', {
+        await waitFor(() => script.readiness() === 'closed', {
           what: 'the end of the connection',
         });
       });

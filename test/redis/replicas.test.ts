@@ -261,24 +261,23 @@ describe('minReplicas (H59)', () => {
     return {
       eval: redis.eval.bind(redis),
       evalSha: redis.evalSha.bind(redis),
-      wait: redis.wait.bind(redis),
       get isReady() {
         return redis.isReady;
       },
       duplicate() {
         const connection = redis.duplicate();
-        const wait = connection.wait.bind(connection);
+        const send = connection.sendCommand.bind(connection);
         let first = true;
         return Object.assign(connection, {
-          async wait(replicas: number, timeoutMs: number) {
-            if (first) {
+          async sendCommand(words: string[], options?: object) {
+            if (words[0] === 'WAIT' && first) {
               first = false;
               const id = await connection.clientId(); // behind the write
               const ready = new Promise((resolve) => connection.once('ready', resolve));
               await master.command('CLIENT', 'KILL', 'ID', id);
               await ready;
             }
-            return wait(replicas, timeoutMs);
+            return send(words, options);
           },
         });
       },

@@ -51,12 +51,8 @@ export interface ScriptClient {
 
 /** One connection that carries no commands but ours. */
 export interface DedicatedClient {
-  /** Resolves when the connection can be used; rejects if it never could. */
-  readonly opened: Promise<unknown>;
-  /** Has a `generation`. */
-  readonly script: ScriptClient;
-  /** The number of replicas that have everything this connection wrote, after at most `timeoutMs`. */
-  wait(replicas: number, timeoutMs: number): Promise<number>;
+  /** Resolves with the connection, which has `masters` and a `generation`, when it can be used; rejects if it never could. */
+  readonly opened: Promise<ScriptClient>;
   /** Closes at once, even while the connection is still being opened. */
   close(): void;
 }

@@ -36,7 +36,8 @@ export class WaitConnection {
   readonly #written: AcknowledgedAcquire[] = [];
   /** Sends a call of a refused batch by itself. */
   readonly #deferred: (() => void)[] = [];
-  #isOpen = false;
+  /** Undefined until the connection is open. */
+  #script: ScriptClient | undefined;
   #isClosed = false;
   #isRunning = false;
   #isWaiting = false;
@@ -52,15 +53,17 @@ export class WaitConnection {
     this.#maxWaitMs = maxWaitMs;
     this.#batch = new Batch(maxInBatch, owner, this.#send, () => {});
     this.#sharedBatch = new Batch(maxSharedInBatch, owner, this.#send, () => {});
-    const onOpen = (): void => {
-      this.#isOpen = true;
-    };
-    client.opened.then(onOpen, () => this.close());
+    client.opened.then(
+      (script) => {
+        this.#script = script;
+      },
+      () => this.close(),
+    );
   }
 
   /** False once the connection was lost, even if it would reconnect. */
   get isUsable(): boolean {
-    return !this.#isClosed && (!this.#isOpen || this.#client.script.readiness() === 'ready');
+    return !this.#isClosed && (this.#script === undefined || this.#script.readiness() === 'ready');
   }
 
   /** The reply to the script, once enough replicas have its writes. @throws {LockBackendError} too few have them, or that is not known. */
@@ -84,7 +87,7 @@ export class WaitConnection {
 
   async #run(): Promise<void> {
     while (this.#requested.length > 0 || this.#written.length > 0) {
-      if (this.#client.script.readiness() === 'ready') await this.#writeAndWait();
+      if (this.#script!.readiness() === 'ready') await this.#writeAndWait();
       else this.#fail([...this.#written.splice(0), ...this.#requested.splice(0)], (keys) => notReady(keys, 'soon'));
     }
     this.#isRunning = false;
@@ -96,8 +99,9 @@ export class WaitConnection {
       const [first] = this.#written;
       if (first === undefined) return;
       this.#isWaiting = true;
-      const waited = this.#client.wait(this.#minReplicas, this.#waitMs());
-      this.#onAnswer(await withDeadline(waited, first.request.keys, this.#patienceMs(), false));
+      const [send] = this.#script!.masters!();
+      const waited = send!(['WAIT', String(this.#minReplicas), String(this.#waitMs())]);
+      this.#onAnswer(Number(await withDeadline(waited, first.request.keys, this.#patienceMs(), false)));
     } catch (error) {
       const { cause = error, redisCode } = error as LockBackendError;
       this.#fail(this.#written.splice(0), (keys) => refusal(cause, keys));
@@ -109,7 +113,7 @@ export class WaitConnection {
 
   #write(): void {
     const sent = now();
-    const generation = this.#client.script.generation!();
+    const generation = this.#script!.generation!();
     for (const send of this.#deferred.splice(0)) send();
     for (const each of this.#requested.splice(0, maxPerWait)) {
       if (!each.begin(sent, generation, this.#maxWaitMs)) continue;
@@ -125,7 +129,7 @@ export class WaitConnection {
     // The calls of a refused batch go one by one: before the next WAIT, not behind this one.
     if (this.#isWaiting) return void this.#deferred.push(() => this.#send(call, handler)); // H59g
     const { script, keys, args } = call;
-    const client = this.#client.script;
+    const client = this.#script!;
     const reply = client.eval(script.lua, keys, args); // H59e
     reply.then(
       (value) => handler.resolve(value),
@@ -145,7 +149,7 @@ export class WaitConnection {
   }
 
   #onAnswer(replicas: number): void {
-    const generation = this.#client.script.generation!();
+    const generation = this.#script!.generation!();
     for (const each of this.#written.splice(0)) {
       const isOfThisConnection = each.generation === generation; // H59f
       const isAcknowledged = isOfThisConnection && replicas >= this.#minReplicas; // H59d H92b

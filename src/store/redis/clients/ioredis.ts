@@ -128,15 +128,10 @@ function dedicated(client: ForeignClient): DedicatedClient {
   // Another database may have been selected since the client was made.
   const db = client.condition?.select ?? client.options.db;
   const connection = duplicateOf(client, { db, retryStrategy });
-  const opened: Promise<unknown> = connection.connect();
+  const opened: Promise<ScriptClient> = connection.connect().then(() => ioredis(connection));
   // A connection that failed to open would go on reconnecting, and nothing would be left to close it.
   opened.catch(() => end(connection));
-  return {
-    opened,
-    script: ioredis(connection),
-    wait: (replicas, timeoutMs) => connection.wait(replicas, timeoutMs).then(Number),
-    close: () => end(connection),
-  };
+  return { opened, close: () => end(connection) };
 }
 
 function subscriberOn(client: ForeignClient): OpenSubscriber {

@@ -41,7 +41,7 @@ export function nodeRedis(client: ForeignClient): ScriptClient {
     dedicate(key) {
       if (kind === 'sentinel' && hasMethods(client, '_execute')) return dedicatedToMaster(client);
       const node = kind === 'cluster' ? (masterOf(client, key)?.client ?? {}) : client;
-      if (!hasMethods(node, 'duplicate', 'wait')) throw noDedicated(client);
+      if (!hasMethods(node, 'duplicate')) throw noDedicated(client);
       return dedicated(node);
     },
     subscribe: openSubscriber && subscribeOver(openSubscriber, () => readiness() === 'closed'),
@@ -172,38 +172,22 @@ function destroy(connection: ForeignClient): void {
 
 function dedicated(client: ForeignClient): DedicatedClient {
   const connection = duplicateOf(client);
-  const commands = plain(connection);
   // Reconnecting must not keep the process alive once the owner has closed the client.
   connection.on('reconnecting', () => client.isOpen === false && destroy(connection)); // H77c
-  const opened = openLike(client, connection);
+  const opened = openLike(client, connection).then(() => nodeRedis(connection));
   // A connection that failed to open would go on reconnecting, and nothing would be left to close it.
   opened.catch(() => destroy(connection));
-  return {
-    opened,
-    script: nodeRedis(connection),
-    wait: (replicas, timeoutMs) => commands.wait(replicas, timeoutMs),
-    close: () => destroy(connection),
-  };
+  return { opened, close: () => destroy(connection) };
 }
 
 /** A connection to the present master. A sentinel client sends over connections of its own, of which the one to the master is duplicated. */
 function dedicatedToMaster(sentinel: ForeignClient): DedicatedClient {
-  let made: DedicatedClient | undefined;
-  let isClosed = false;
-  const opened = sentinel._execute(false, async (master: ForeignClient) => {
-    made = dedicated(master);
-    if (isClosed) made.close();
+  const made = new Promise<DedicatedClient>((resolve, reject) => {
+    sentinel._execute(false, async (master: ForeignClient) => resolve(dedicated(master))).catch(reject);
   });
   return {
-    opened: opened.then(() => made!.opened),
-    get script() {
-      return made!.script;
-    },
-    wait: (replicas, timeoutMs) => made!.wait(replicas, timeoutMs),
-    close() {
-      isClosed = true;
-      made?.close();
-    },
+    opened: made.then(({ opened }) => opened),
+    close: () => void made.then(({ close }) => close()).catch(() => {}),
   };
 }
 
