@@ -12,8 +12,7 @@ import { type AcquireRequest, type Moment, now } from '../contract';
 import type { DedicatedClient, ScriptClient } from './client';
 import { isGrant } from './commands';
 import { Batch, hasOwnScript } from './pipeline/batch';
-import { PendingRequest, withDeadline } from './pipeline/deadlines';
-import type { BatchedCall, SendCall } from './pipeline/handlers';
+import { type BatchedCall, PendingRequest, type SendCall, withDeadline } from './pipeline/deadlines';
 import { maxInBatch, maxSharedInBatch } from './pipeline/transport';
 import type { BatchableCall } from './scripts/script';
 

@@ -11,7 +11,7 @@ import type { ScriptClient } from '../client';
 import { strangeReply } from '../replies';
 import * as scripts from '../scripts/generated';
 import type { BatchableCall, ScriptCall } from '../scripts/script';
-import type { BatchedCall, SendCall } from './handlers';
+import type { BatchedCall, SendCall } from './deadlines';
 import { arePlain, PlainCall, sendPlain } from './plain';
 
 /** Errors that one call can bring upon a whole batch, or that each call waits out until its own deadline. */

@@ -5,9 +5,25 @@ import type { Key } from '../../../core/keys';
 import { setImmediate } from '../../../core/real-timers';
 import { type Alarm, clearAlarm } from '../../../core/timers';
 import { refusal, silence } from '../../backend-errors';
-import type { BatchableCall } from '../scripts/script';
-import type { ReplyHandler } from './handlers';
+import type { BatchableCall, ScriptCall } from '../scripts/script';
 import type { SendWindow } from './send-window';
+
+/** The callbacks for the reply to a call: a promise would cost every lock. */
+export interface ReplyHandler {
+  readonly resolve: (reply: unknown) => void;
+  readonly reject: (error: unknown) => void;
+  /** Monotonic ms until which the call may be sent again; absent if the handler decides that itself. */
+  readonly deadlineMs?: number;
+}
+
+/** A call and the handler of its reply. */
+export interface BatchedCall extends ReplyHandler {
+  readonly call: BatchableCall;
+  /** Called when the call is sent, with the monotonic ms. */
+  onSent?(nowMs: number): void;
+}
+
+export type SendCall = (call: ScriptCall, handler: ReplyHandler) => void;
 
 /** Settled once: by Redis's reply, or by its own deadline, which is up to a hundredth early, so that many share a timer. */
 export class PendingRequest<C extends BatchableCall | undefined = undefined> implements ReplyHandler, Alarm {

@@ -6,7 +6,7 @@ import { companionOf } from '../../../core/keys';
 import { strangeReply } from '../replies';
 import * as scripts from '../scripts/generated';
 import type { Script, ScriptCall } from '../scripts/script';
-import type { BatchedCall, SendCall } from './handlers';
+import type { BatchedCall, SendCall } from './deadlines';
 
 type PlainVerb = 'renew' | 'release' | 'acquire';
 

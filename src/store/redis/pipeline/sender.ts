@@ -10,8 +10,7 @@ import { fenceKey, fenceKeyBeside, type Key, slotOf } from '../../../core/keys';
 import { codeOf, isNoScript } from '../../backend-errors';
 import type { Readiness, ScriptClient } from '../client';
 import type { ScriptCall } from '../scripts/script';
-import { PendingRequest } from './deadlines';
-import type { ReplyHandler } from './handlers';
+import { PendingRequest, type ReplyHandler } from './deadlines';
 
 /** Errors of a moving slot that the client leaves to us; and the pause before the call is sent again. */
 const movingErrors = new Set<string | undefined>(['TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);

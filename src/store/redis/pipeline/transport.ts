@@ -10,8 +10,7 @@ import type { Moment } from '../../contract';
 import type { ScriptClient } from '../client';
 import type { BatchableCall, ScriptCall } from '../scripts/script';
 import { Batch, hasOwnScript } from './batch';
-import { PendingRequest } from './deadlines';
-import type { SendCall } from './handlers';
+import { PendingRequest, type SendCall } from './deadlines';
 import { SendWindow } from './send-window';
 import { readyWithin, Sender } from './sender';
 
