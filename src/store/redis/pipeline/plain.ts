@@ -69,67 +69,8 @@ interface PlainBatchedCall extends BatchedCall {
   readonly call: PlainCall;
 }
 
-class PlainBatch {
-  readonly #calls: Readonly<Record<PlainVerb, PlainBatchedCall[]>> = { renew: [], release: [], acquire: [] };
-  /** In the order of the script. */
-  readonly #all: readonly PlainBatchedCall[];
-
-  constructor(together: readonly PlainBatchedCall[]) {
-    for (const each of together) this.#calls[each.call.verb].push(each);
-    const { renew, release, acquire } = this.#calls;
-    this.#all = [...renew, ...release, ...acquire];
-  }
-
-  asScript(): ScriptCall {
-    const { renew, release, acquire } = this.#calls;
-    const keys = renew.map(({ call }) => call.key);
-    const words = renew.map(({ call }) => call.token);
-    for (const { call } of renew) words.push(String(call.terms.notAfter));
-    for (const calls of [release, acquire]) {
-      for (const { call } of calls) {
-        keys.push(call.key);
-        words.push(call.token);
-      }
-      for (const { call } of calls) keys.push(companionOf(call.key, 'queue'));
-    }
-    if (acquire.some(({ call }) => call.terms.minFence > 0)) {
-      for (const { call } of acquire) words.push(call.terms.minFence.toFixed(0));
-    }
-    const { lifetimeMs, fences } = acquire[0]?.call.terms ?? { lifetimeMs: 1, fences: 0 };
-    // The earliest `notAfter` of all acquires: a call that is refused as too late is tried again.
-    const notAfter = acquire.reduce((min, { call }) => Math.min(min, call.terms.notAfter), Number.MAX_SAFE_INTEGER);
-    return scripts.plain(
-      keys,
-      this.#all[0]!.call.fence,
-      renew.length,
-      release.length,
-      renew[0]?.call.terms.lifetimeMs ?? 0,
-      release[0]?.call.terms.yieldMs ?? 0,
-      lifetimeMs,
-      notAfter,
-      fences,
-      words,
-    );
-  }
-
-  /** Gives each call the reply of its own script. If the reply does not add up, all calls get an error. */
-  distribute(reply: unknown): void {
-    const read = readReply(reply, this.#all.length);
-    let fence = (read?.fence ?? 0) - 1;
-    this.#all.forEach((each, n) => {
-      const { verb, terms, key } = each.call;
-      // The fence of each acquire, counted as the script counts.
-      if (verb === 'acquire') fence = Math.max(fence + 1, terms.minFence);
-      const own = read?.others?.get(n + 1);
-      if (read === undefined) each.reject(strangeReply(reply, key));
-      else if (typeof own === 'string') each.reject(new Error(own));
-      else if (own !== undefined) each.resolve(own);
-      else if (verb === 'renew') each.resolve([1, read.serverMs]);
-      else if (verb === 'release') each.resolve([1]);
-      else each.resolve([1, read.fence === 0 ? 0 : fence, 0, read.serverMs]);
-    });
-  }
-}
+/** The calls of a plain batch, whose script runs them verb by verb. */
+type PlainCalls = Readonly<Record<PlainVerb, PlainBatchedCall[]>>;
 
 /** True if all calls are plain, and those of a verb are on equal terms. */
 export function arePlain(together: readonly BatchedCall[]): together is readonly PlainBatchedCall[] {
@@ -151,12 +92,63 @@ export function sendPlain(
   send: SendCall,
   refused: (error: unknown) => boolean,
 ): void {
-  const batch = new PlainBatch(together);
-  send(batch.asScript(), {
-    resolve: (reply) => batch.distribute(reply),
+  const calls: PlainCalls = { renew: [], release: [], acquire: [] };
+  for (const each of together) calls[each.call.verb].push(each);
+  const inOrder = [...calls.renew, ...calls.release, ...calls.acquire];
+  send(batchOf(calls, inOrder[0]!.call.fence), {
+    resolve: (reply) => distribute(reply, inOrder),
     reject: (error) => {
       if (!refused(error)) for (const each of together) each.reject(error);
     },
+  });
+}
+
+function batchOf({ renew, release, acquire }: PlainCalls, fence: string): ScriptCall {
+  const keys = renew.map(({ call }) => call.key);
+  const words = renew.map(({ call }) => call.token);
+  for (const { call } of renew) words.push(String(call.terms.notAfter));
+  for (const calls of [release, acquire]) {
+    for (const { call } of calls) {
+      keys.push(call.key);
+      words.push(call.token);
+    }
+    for (const { call } of calls) keys.push(companionOf(call.key, 'queue'));
+  }
+  if (acquire.some(({ call }) => call.terms.minFence > 0)) {
+    for (const { call } of acquire) words.push(call.terms.minFence.toFixed(0));
+  }
+  const { lifetimeMs, fences } = acquire[0]?.call.terms ?? { lifetimeMs: 1, fences: 0 };
+  // The earliest `notAfter` of all acquires: a call that is refused as too late is tried again.
+  const notAfter = acquire.reduce((min, { call }) => Math.min(min, call.terms.notAfter), Number.MAX_SAFE_INTEGER);
+  return scripts.plain(
+    keys,
+    fence,
+    renew.length,
+    release.length,
+    renew[0]?.call.terms.lifetimeMs ?? 0,
+    release[0]?.call.terms.yieldMs ?? 0,
+    lifetimeMs,
+    notAfter,
+    fences,
+    words,
+  );
+}
+
+/** Gives each call the reply of its own script. If the reply does not add up, all calls get an error. */
+function distribute(reply: unknown, all: readonly PlainBatchedCall[]): void {
+  const read = readReply(reply, all.length);
+  let fence = (read?.fence ?? 0) - 1;
+  all.forEach((each, n) => {
+    const { verb, terms, key } = each.call;
+    // The fence of each acquire, counted as the script counts.
+    if (verb === 'acquire') fence = Math.max(fence + 1, terms.minFence);
+    const own = read?.others?.get(n + 1);
+    if (read === undefined) each.reject(strangeReply(reply, key));
+    else if (typeof own === 'string') each.reject(new Error(own));
+    else if (own !== undefined) each.resolve(own);
+    else if (verb === 'renew') each.resolve([1, read.serverMs]);
+    else if (verb === 'release') each.resolve([1]);
+    else each.resolve([1, read.fence === 0 ? 0 : fence, 0, read.serverMs]);
   });
 }
 
