@@ -34,16 +34,20 @@ export interface HeldMode {
   readonly fence?: number | undefined;
 }
 
-export interface AcquireRequest {
+/** A request in the name of a token. */
+interface TokenRequest {
   /** Full keys, prefix included. */
   readonly keys: Key;
   readonly token: string;
+  readonly commandTimeoutMs: number;
+}
+
+export interface AcquireRequest extends TokenRequest {
   /** `null`: no end. The lock starts with a short life and becomes permanent once our side has read the reply. */
   readonly lifetimeMs: number | null;
   /** The number of fences to mint: 0, 1, or more for a queue that hands the lock off by itself. */
   readonly fences: number;
   readonly minReplicas: number;
-  readonly commandTimeoutMs: number;
   /** Called just before the request is sent; false if its caller has given up: then the request must not be sent. */
   readonly begin: () => boolean;
   /** The queue entry of the caller, if the caller is to be queued when the lock is busy. */
@@ -129,9 +133,7 @@ export interface NodeVotes {
   voted(node: number, vote: NodeVote): void;
 }
 
-export interface ExtendRequest {
-  readonly keys: Key;
-  readonly token: string;
+export interface ExtendRequest extends TokenRequest {
   /** `null`: no end. */
   readonly lifetimeMs: number | null;
   /** Monotonic ms at which the validity ended, if a late extension is acceptable: it counts as if it had come in time. */
@@ -140,7 +142,6 @@ export interface ExtendRequest {
   readonly exact: boolean;
   /** Monotonic ms at which the holder's validity ends; a script that runs later must change nothing. */
   readonly validUntilMs: number;
-  readonly commandTimeoutMs: number;
   /** Called just before the request is sent; false if the lock was released or lost meanwhile: then the request must not be sent. */
   readonly begin: () => boolean;
   /** The holder's mode; absent for a mutex. */
@@ -155,10 +156,7 @@ export type ExtendReply =
   | { readonly outcome: 'extended'; readonly sent: Moment }
   | { readonly outcome: 'missing' | 'taken' | 'late' };
 
-export interface ReleaseRequest {
-  readonly keys: Key;
-  readonly token: string;
-  readonly commandTimeoutMs: number;
+export interface ReleaseRequest extends TokenRequest {
   /** The yield window: the time for which the lock is free only for callers outside its queue, when it is their turn. Default 0. */
   readonly yieldMs?: number | undefined;
   /** The ticket of the token in the queue, or `unknownTicket`. Default 0: not queued. */
@@ -176,12 +174,9 @@ export interface ReleaseRequest {
   readonly votes?: NodeVotes | undefined;
 }
 
-export interface RaiseRequest {
-  readonly keys: Key;
-  readonly token: string;
+export interface RaiseRequest extends TokenRequest {
   /** Every later fence must exceed this one. */
   readonly fence: number;
-  readonly commandTimeoutMs: number;
   /** The mode; absent for a mutex. */
   readonly mode?: Mode | undefined;
 }
