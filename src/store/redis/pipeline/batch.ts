@@ -78,12 +78,7 @@ export class Batch {
     const some = this.#calls.splice(0, this.#maxCalls);
     const nowMs = performance.now();
     for (const each of some) each.onSent?.(nowMs); // H99i
-    for (const together of this.#bySlot(some)) this.#sendTogether(together);
-  }
-
-  /** The calls as they may go together: in a cluster slots cannot be mixed. */
-  #bySlot(calls: readonly BatchedCall[]): Iterable<readonly BatchedCall[]> {
-    return this.#client.clustered && calls.length > 1 ? bySlot(calls) : [calls];
+    for (const together of bySlot(some, this.#client.clustered)) this.#sendTogether(together);
   }
 
   /** Sends a plain batch if all calls are plain, as most are. Without the rights for it, a user is refused once and served otherwise. */
@@ -92,7 +87,7 @@ export class Batch {
     sendPlain(together, this.#send, (error) => {
       if (!isCulpritError(error)) return false;
       this.#isPlainRefused ||= codeOf(String((error as Error).message)) === 'NOPERM';
-      for (const some of this.#bySlot(together)) sendTogether(some, this.#send);
+      for (const some of bySlot(together, this.#client.clustered)) sendTogether(some, this.#send);
       return true;
     });
   }
@@ -121,7 +116,9 @@ export function hasOwnScript(call: BatchableCall): call is ScriptCall {
   return call instanceof PlainCall || 'lua' in call.script;
 }
 
-function bySlot(calls: readonly BatchedCall[]): Iterable<BatchedCall[]> {
+/** The calls as they may go together: in a cluster slots cannot be mixed. */
+function bySlot(calls: readonly BatchedCall[], isClustered: boolean): Iterable<readonly BatchedCall[]> {
+  if (!isClustered || calls.length === 1) return [calls];
   const slots = new Map<number, BatchedCall[]>();
   for (const each of calls) {
     const slot = slotOf(each.call instanceof PlainCall ? each.call.key : each.call.keys[0]!);
