@@ -13,7 +13,8 @@ export interface Tally<T> {
   open: number;
 }
 
-type Order = readonly [first: readonly QuorumNode[], rest: readonly QuorumNode[]];
+/** The nodes to ask first, and those to ask after them. */
+export type Order = readonly [first: readonly QuorumNode[], rest: readonly QuorumNode[]];
 
 export class Nodes {
   readonly all: readonly QuorumNode[];

@@ -17,7 +17,7 @@ import { givenUp } from '../backend-errors';
 import { type AcquireRequest, type NodeVote, type ReleaseReply, type ReleaseRequest, unknownTicket } from '../contract';
 import { LateRequest } from '../late-request';
 import type { QuorumNode } from './node';
-import type { Nodes } from './nodes';
+import type { Nodes, Order } from './nodes';
 
 /** The end of a round. `wroteBack`: the nodes had minted different fences. */
 export type Verdict =
@@ -101,14 +101,9 @@ export class Round implements Linked<Round> {
     if (this.#isServed) this.#phase = 'granted';
   }
 
-  /** Asks `first` now, and `rest` after `restAfterMs` or when one of the first refuses. `skipped` has the errors of skipped nodes. */
-  start(
-    first: readonly QuorumNode[],
-    rest: readonly QuorumNode[],
-    skipped: readonly LockBackendError[],
-    restAfterMs: number,
-  ): void {
-    this.#errors.push(...skipped);
+  /** Asks the first nodes now, and the rest after `restAfterMs` or when one of the first refuses. */
+  start([first, rest]: Order, restAfterMs: number): void {
+    this.#errors.push(...this.#nodes.skipped([...first, ...rest]));
     this.#rest = rest;
     if (rest.length > 0)
       this.#restAlarm = this.#nodes.clock.timers.setIdle(() => this.#onLate(), restAfterMs + gridMs, gridMs);

@@ -32,7 +32,7 @@ import type { Operator } from '../operator';
 import { type ChangeRequest, changeInPlace } from './change';
 import { extendByMajority } from './extension';
 import type { QuorumNode } from './node';
-import { Nodes } from './nodes';
+import { Nodes, type Order } from './nodes';
 import { inspectMajority, quorumOperator } from './operator';
 import { Places } from './places';
 import { releaseByMajority } from './release';
@@ -132,20 +132,14 @@ export class Quorum implements Store {
         const { mode } = request;
         resolve({ granted: true, fence: verdict.fence, sent: mode === undefined ? sent : earlier(sent, 1), mode });
       };
-      const [some, others] = this.#nodes.inOrder(listOf(request.keys)[0]!, sent.monoMs);
-      const [first, rest] = request.votes ? [[...some, ...others], []] : [some, others];
-      for (const node of first) request.votes?.asked(this.#nodes.all.indexOf(node));
-      this.#start(request, sent, first, rest, onVerdict);
+      const inOrder = this.#nodes.inOrder(listOf(request.keys)[0]!, sent.monoMs);
+      const order: Order = request.votes ? [inOrder.flat(), []] : inOrder;
+      for (const node of order[0]) request.votes?.asked(this.#nodes.all.indexOf(node));
+      this.#start(request, sent, order, onVerdict);
     });
   }
 
-  #start(
-    request: RoundRequest,
-    sent: Moment,
-    first: readonly QuorumNode[],
-    rest: readonly QuorumNode[],
-    onVerdict?: (verdict: Verdict) => void,
-  ): void {
+  #start(request: RoundRequest, sent: Moment, order: Order, onVerdict?: (verdict: Verdict) => void): void {
     request.minFence = request.fences > 0 || request.mode ? this.#minFence(sent) : undefined;
     const onDone = (): void => {
       this.#rounds.delete(round);
@@ -154,7 +148,7 @@ export class Quorum implements Store {
     const round = new Round(request, this.#nodes, onDone, onVerdict);
     this.#rounds.add(round);
     const restAfterMs = Math.min(Math.max(minRestMs, 4 * this.#tookMs), maxRestMs, request.lifetimeMs * timeoutShare);
-    round.start(first, rest, this.#nodes.skipped([...first, ...rest]), restAfterMs);
+    round.start(order, restAfterMs);
   }
 
   /** The minimum fence of a round: ahead of every clock when it arrives there, if all goes well. */
@@ -197,7 +191,7 @@ export class Quorum implements Store {
     sent: Moment,
   ): void {
     const added = { lifetimeMs: lifetimeMs!, fences: this.#mintsFences ? 1 : 0, minReplicas: 0 };
-    this.#start({ keys, token, commandTimeoutMs, begin, mode: held?.mode, ...added }, sent, missing, []);
+    this.#start({ keys, token, commandTimeoutMs, begin, mode: held?.mode, ...added }, sent, [missing, []]);
   }
 
   release(request: ReleaseRequest): Promise<ReleaseReply> {
