@@ -19,12 +19,12 @@ export function cleanError(error: unknown, seen = new Map<unknown, unknown>()): 
   const copy = new Error(cleanText(error.message));
   seen.set(error, copy);
   Object.setPrototypeOf(copy, Object.getPrototypeOf(error));
-  define(copy, 'stack', cleanText(error.stack ?? ''));
+  Object.defineProperty(copy, 'stack', { value: cleanText(error.stack ?? ''), writable: true, configurable: true });
   if (seen.size > maxErrors) return copy;
-  for (const name of Object.getOwnPropertyNames(error)) {
+  for (const [name, property] of Object.entries(Object.getOwnPropertyDescriptors(error))) {
     if (name === 'message' || name === 'stack') continue;
-    const value = cleanValue(Object.getOwnPropertyDescriptor(error, name)?.value, seen);
-    if (value !== undefined) define(copy, name, value, Object.prototype.propertyIsEnumerable.call(error, name));
+    const value = cleanValue(property.value, seen);
+    if (value !== undefined) Object.defineProperty(copy, name, { ...property, value });
   }
   return copy;
 }
@@ -50,8 +50,4 @@ function textOf(value: unknown): string {
   } catch {
     return typeof value;
   }
-}
-
-function define(target: object, name: string, value: unknown, enumerable = false): void {
-  Object.defineProperty(target, name, { value, enumerable, writable: true, configurable: true });
 }
