@@ -161,7 +161,7 @@ export class Queues implements QueuePort {
     const { token, checkedMs } = held.releaseRequest();
     const release = { keys: queue.key.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs), checkedMs };
     const request = this.#requestOf(queue, entry, commandTimeoutMs);
-    this.#store.releaseAndAcquire(release, request).then(resolve, reject);
+    this.#store.releaseAndAcquire!(release, request).then(resolve, reject);
   }
 
   granted(entry: OwnEntry): void {

@@ -274,8 +274,8 @@ export interface Store {
   acquire(request: AcquireRequest): Promise<AcquireReply>;
   extend(request: ExtendRequest): Promise<ExtendReply>;
   release(request: ReleaseRequest): Promise<ReleaseReply>;
-  /** Releases a lock and requests it again with another token, in one call. */
-  releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]>;
+  /** Releases a lock and requests it again with another token, in one call. Absent if there are no queues, which need channels. */
+  releaseAndAcquire?(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]>;
   /**
    * Makes sure that the token holds nothing and is not queued; no caller waits for that. Releases now, and again once no
    * late request can still execute. The token must never be used again.

@@ -231,7 +231,7 @@ export class Run {
       case 'pass': {
         const release = this.#release(each.who, [each.key], 0);
         const acquire = this.#acquire(each, each.next, [each.key], true);
-        const [result, next] = await this.#store.releaseAndAcquire(release, acquire);
+        const [result, next] = await this.#store.releaseAndAcquire!(release, acquire);
         return [result, this.#told(each.next, [each.key], true, next)];
       }
       case 'inspect': {

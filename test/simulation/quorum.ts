@@ -373,10 +373,6 @@ class Connection implements Node {
     }
   }
 
-  releaseAndAcquire(): never {
-    throw new Error('nobody is queued');
-  }
-
   inspect(): Promise<LockState> {
     throw new Error('nobody looks');
   }

@@ -198,10 +198,6 @@ export class Quorum implements Store {
     return releaseByMajority(this.#nodes, request, this.#rounds.get(request.token));
   }
 
-  async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
-    return [await this.release(release), await this.acquire(acquire)];
-  }
-
   async abandon(request: ReleaseRequest, late?: LateRequest): Promise<void> {
     const round = this.#rounds.get(request.token);
     const unasked = round?.settle() ?? [];
