@@ -309,8 +309,6 @@ export interface Node extends Store {
   readPlaces(key: string, commandTimeoutMs: number): Promise<number[][]>;
   /** A counter that goes up with each new connection, behind which there may be another server; undefined if that cannot be told. */
   readonly generation: (() => number) | undefined;
-  /** The node's clock minus our monotonic clock, in ms; never above the true difference. */
-  readonly serverOffsetMs: number;
 }
 
 /** A single run of a single server. */

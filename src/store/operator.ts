@@ -53,6 +53,6 @@ export interface Operator {
     | undefined;
   /** True if all keys can be listed at no cost, also without a registry. */
   readonly isLocal: boolean;
-  /** The store's time minus this process's monotonic time, in ms. */
+  /** The store's time minus this process's monotonic time, in ms; of a Redis never above the true difference. */
   readonly offsetMs: number;
 }

@@ -264,7 +264,7 @@ class Server {
 /** A server as one process reaches it. */
 class Connection implements Node {
   readonly kind = 'redis';
-  readonly operator = {} as Operator;
+  readonly operator = Object.defineProperty({}, 'offsetMs', { get: () => this.#offsetMs }) as Operator;
   readonly keyPrefix = '';
   readonly #world: World;
   readonly #server: Server;
@@ -286,7 +286,7 @@ class Connection implements Node {
     return broken === 'no restart guard' || (broken === 'no restart guard for an upgrade' && this.#process.upgrades);
   }
 
-  get serverOffsetMs(): number {
+  get #offsetMs(): number {
     return this.#server.clockMs() - this.#process.clock.nowMs() - 1.5;
   }
 
@@ -299,7 +299,7 @@ class Connection implements Node {
       token,
       // A key ends a millisecond later in Redis than in the machine.
       lifetimeMs: lifetimeMs! + 1,
-      notAfterMs: sent.monoMs + this.serverOffsetMs + request.commandTimeoutMs,
+      notAfterMs: sent.monoMs + this.#offsetMs + request.commandTimeoutMs,
       fences: Math.min(fences, 1),
       minFence: this.#world.rules.proposals ? minFence : undefined,
       queueAs,
@@ -322,7 +322,7 @@ class Connection implements Node {
   async extend({ token, lifetimeMs, exact, begin, held, ...request }: ExtendRequest): Promise<ExtendReply> {
     if (!begin()) return { outcome: 'late' };
     const sent = now(this.#process.clock);
-    const notAfterMs = request.validUntilMs + this.serverOffsetMs;
+    const notAfterMs = request.validUntilMs + this.#offsetMs;
     const strictly = request.strictly && this.#world.rules.broken !== 'readers count for a writer';
     const pending = { untilMs: request.validUntilMs };
     if (exact) this.#process.pendingExact.add(pending);

@@ -11,7 +11,7 @@ export function quorumOperator(nodes: Nodes): Operator {
   return {
     isLocal: false,
     get offsetMs() {
-      return nodes.all[0]!.store.serverOffsetMs;
+      return nodes.all[0]!.store.operator.offsetMs;
     },
     get keys() {
       if (operators().some(({ keys }) => keys === undefined)) return undefined;

@@ -154,7 +154,7 @@ export class Quorum implements Store {
   /** The minimum fence of a round: ahead of every clock when it arrives there, if all goes well. */
   #minFence({ monoMs }: Moment): number {
     let offsetMs = Number.NEGATIVE_INFINITY;
-    for (const { store } of this.#nodes.all) offsetMs = Math.max(offsetMs, store.serverOffsetMs);
+    for (const { store } of this.#nodes.all) offsetMs = Math.max(offsetMs, store.operator.offsetMs);
     // Each round has a fence of its own: of many rounds sent together, a node gets only some.
     this.#proposed = Math.max(this.#proposed + 1, Math.floor((monoMs + offsetMs + this.#leadMs) * 1000));
     return this.#proposed;

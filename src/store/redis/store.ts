@@ -96,10 +96,6 @@ class RedisStore implements Node {
     return this.#client.clustered ? acrossSlots(keys) : undefined;
   }
 
-  get serverOffsetMs(): number {
-    return this.#clock.offsetMs;
-  }
-
   /** Acquires a lock. A plain request goes straight: the loop below would cost 5 % of a sequential pair, 10 % of a batched one. */
   acquire(request: AcquireRequest): Promise<AcquireReply> {
     const { keys, commandTimeoutMs } = request;
