@@ -67,30 +67,25 @@ export class PendingRequest<C extends BatchableCall | undefined = undefined> imp
   }
 
   resolve(reply: unknown): void {
-    if (this.isSettled) return;
-    this.#settle(true);
-    this.#onReply(reply);
+    if (this.#settle(true)) this.#onReply(reply);
   }
 
   reject(error: unknown): void {
-    this.#fail(refusal(error, this.keys), true);
+    if (this.#settle(true)) this.#onError(refusal(error, this.keys));
   }
 
-  #fail(error: LockBackendError, isAnswered: boolean): void {
-    if (this.isSettled) return;
-    this.#settle(isAnswered);
-    this.#onError(error);
-  }
-
-  #settle(isAnswered: boolean): void {
+  /** Ends the time until the deadline. False if the request is settled already. */
+  #settle(isAnswered: boolean): boolean {
+    if (this.isSettled) return false;
     this.isSettled = true;
     clearAlarm(this);
     this.#window?.settled(isAnswered);
+    return true;
   }
 
   /** A timer that fires because our own event loop was blocked first lets the loop read what has arrived meanwhile. */
   ring(): void {
-    setImmediate(() => this.#fail(silence(this.keys, this.#timeoutMs), false));
+    setImmediate(() => this.#settle(false) && this.#onError(silence(this.keys, this.#timeoutMs)));
   }
 }
 
