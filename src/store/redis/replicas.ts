@@ -45,9 +45,9 @@ export class Replicas {
     if (open?.isUsable) return open;
     open?.close();
     // After a failover there is another master.
-    if (!this.#isOfCluster && [...this.#connections.values()].some((each) => each.node !== node)) this.close();
+    if (!this.#isOfCluster && [...this.#connections.keys()].some((each) => !each.startsWith(`${node} `))) this.close();
     // A quarter: a caller may have to wait for a WAIT under way, and its own request takes two.
-    const made = new WaitConnection(this.#client.dedicate(key), node, minReplicas, magnitudeMs / 4, this.#client);
+    const made = new WaitConnection(this.#client.dedicate(key), minReplicas, magnitudeMs / 4, this.#client);
     this.#connections.set(name, made);
     return made;
   }

@@ -24,7 +24,6 @@ export type SentReply = readonly [reply: unknown, sent: Moment];
 export type CallAt = (sent: Moment) => BatchableCall;
 
 export class WaitConnection {
-  readonly node: string;
   readonly #client: DedicatedClient;
   readonly #minReplicas: number;
   readonly #maxWaitMs: number;
@@ -45,8 +44,7 @@ export class WaitConnection {
    * @param maxWaitMs The maximum time of one WAIT; a request may take part in several.
    * @param owner The client for which the connection was made.
    */
-  constructor(client: DedicatedClient, node: string, minReplicas: number, maxWaitMs: number, owner: ScriptClient) {
-    this.node = node;
+  constructor(client: DedicatedClient, minReplicas: number, maxWaitMs: number, owner: ScriptClient) {
     this.#client = client;
     this.#minReplicas = minReplicas;
     this.#maxWaitMs = maxWaitMs;
@@ -152,10 +150,10 @@ export class WaitConnection {
     for (const each of this.#written.splice(0)) {
       const isOfThisConnection = each.generation === generation; // H59f
       const isAcknowledged = isOfThisConnection && replicas >= this.#minReplicas; // H59d H92b
-      if (each.isSettled) continue;
+      if (each.pending.isSettled) continue;
       if (!isOfThisConnection) this.#requested.push(each);
-      else if (!each.isGranted) this.#written.push(each);
-      else if (isAcknowledged) each.succeed();
+      else if (each.grant === undefined) this.#written.push(each);
+      else if (isAcknowledged) each.pending.resolve(each.grant);
       else if (performance.now() < each.waitsUntilMs) this.#written.push(each);
       else each.fail(tooFew(replicas, each.request));
     }
@@ -175,11 +173,11 @@ class AcknowledgedAcquire implements BatchedCall {
   generation = 0;
   /** Monotonic ms until which it waits for replicas: half of its time, and at least one WAIT. */
   waitsUntilMs: number;
-  readonly #callAt: CallAt;
-  readonly #pending: PendingRequest;
-  #sent: Moment | undefined;
+  readonly pending: PendingRequest;
   /** The reply, if it is a grant. */
-  #grant: unknown;
+  grant: unknown;
+  readonly #callAt: CallAt;
+  #sent: Moment | undefined;
 
   constructor(
     request: AcquireRequest,
@@ -191,7 +189,7 @@ class AcknowledgedAcquire implements BatchedCall {
     this.request = request;
     this.waitsUntilMs = performance.now() + commandTimeoutMs / 2;
     this.#callAt = callAt;
-    this.#pending = new PendingRequest(
+    this.pending = new PendingRequest(
       undefined,
       keys,
       commandTimeoutMs,
@@ -199,44 +197,32 @@ class AcknowledgedAcquire implements BatchedCall {
       (reply) => onReply([reply, this.#sent!]),
       (error) => onError(this.#sent === undefined ? unsent(error) : error),
     );
-    this.#pending.onSent();
-  }
-
-  get isSettled(): boolean {
-    return this.#pending.isSettled;
-  }
-
-  get isGranted(): boolean {
-    return this.#grant !== undefined;
+    this.pending.onSent();
   }
 
   /** Prepares the call; false if the caller has given up. */
   begin(sent: Moment, generation: number, maxWaitMs: number): boolean {
-    if (!this.isSettled && !this.request.begin()) this.fail(givenUp(this.request.keys)); // H99b
-    if (this.isSettled) return false;
+    if (!this.pending.isSettled && !this.request.begin()) this.fail(givenUp(this.request.keys)); // H99b
+    if (this.pending.isSettled) return false;
     this.call = this.#callAt(sent);
     this.generation = generation;
     this.waitsUntilMs = Math.max(this.waitsUntilMs, sent.monoMs + maxWaitMs);
     this.#sent = sent;
-    this.#grant = undefined;
+    this.grant = undefined;
     return true;
   }
 
   resolve(reply: unknown): void {
-    if (isGrant(reply)) this.#grant = reply;
-    else this.#pending.resolve(reply);
+    if (isGrant(reply)) this.grant = reply;
+    else this.pending.resolve(reply);
   }
 
   reject(error: unknown): void {
-    this.#pending.reject(error);
-  }
-
-  succeed(): void {
-    this.#pending.resolve(this.#grant);
+    this.pending.reject(error);
   }
 
   fail(error: LockBackendError): void {
-    this.#pending.reject(this.#sent === undefined ? error : asUnknown(error));
+    this.pending.reject(this.#sent === undefined ? error : asUnknown(error));
   }
 }
 
