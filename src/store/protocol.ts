@@ -1,9 +1,7 @@
 // The numbers that waiters, the scripts in Redis and the machine of the embedded stores have in common. Lua says `protocol.handOffs`,
 // and `npm run generate` writes 64 there.
 
-/** The numbers of a queue, which a test of the machine may set otherwise. */
-export type Limits = Readonly<typeof limits>;
-
+/** The numbers of a queue. */
 export const limits = {
   /** The end of a grant to the queue that its process has not confirmed. */
   provisionalMs: 2000,
@@ -47,6 +45,7 @@ export const writersFirstMicros = 5e14;
 export const readersPassMicros = 500_000;
 
 /** The poll interval of a queued process that has `before` others before it. */
-export function pollEveryMs(before: number, { pollMs, pollers, maxPollMs }: Limits = limits): number {
+export function pollEveryMs(before: number): number {
+  const { pollMs, pollers, maxPollMs } = limits;
   return Math.min(pollMs * Math.max(1, (before + 1) / pollers), maxPollMs);
 }

@@ -23,7 +23,7 @@ describe('the queue of a row', () => {
     row = newRow('k');
   });
 
-  const put = (token: string, ticket: number) => enqueue(row, claim(token), entry(ticket), nowMs * 1000, limits);
+  const put = (token: string, ticket: number) => enqueue(row, claim(token), entry(ticket), nowMs * 1000);
   const tokens = (): string[] => row.queue.map(({ token }) => token);
 
   it('a ticket says where an entry is, whenever it comes back', () => {
@@ -44,7 +44,7 @@ describe('the queue of a row', () => {
     expect([deadlines[0], deadlines[7], deadlines[11], deadlines[12]]).to.deep.equal([2000, 2000, 3000, 3250]);
     const silent = (ms: number) => {
       const position = { ...entry(0), silenceMs: ms };
-      enqueue(row, claim('s'), position, nowMs * 1000 + 900, limits);
+      enqueue(row, claim('s'), position, nowMs * 1000 + 900);
       return row.queue.find(({ token }) => token === 's')!.deadlineMs - nowMs;
     };
     expect([100, 5000, 60_000].map(silent)).to.deep.equal([3500, 5000, 10_000]);
@@ -62,17 +62,19 @@ describe('the queue of a row', () => {
   });
 
   it('only a limited number of expired entries is taken out at once', () => {
-    for (let n = 0; n < 5; n++) put(`t${n}`, 0);
-    const two = { ...limits, maxExpired: 2 };
-    row.queue = row.queue.map((each) => (each.token === 't4' ? { ...each, deadlineMs: nowMs + 90_000 } : each));
+    put('t', 0);
+    const [entry] = row.queue as [QueuedRow];
+    const before = 2 * limits.maxExpired;
+    row.queue = Array.from({ length: before + 1 }, (_, n) => ({ ...entry, token: `t${n}` }));
+    row.queue[before] = { ...row.queue[before]!, deadlineMs: nowMs + 90_000 };
     row.handOffs = 3;
-    expect(front(row, nowMs + 60_000, two)).to.equal(undefined);
-    expect(tokens()).to.deep.equal(['t2', 't3', 't4']);
-    expect(front(row, nowMs + 60_000, two)).to.equal(undefined);
-    expect(front(row, nowMs + 60_000, two)?.token).to.equal('t4');
+    expect(front(row, nowMs + 60_000)).to.equal(undefined);
+    expect([row.queue.length, tokens()[0]]).to.deep.equal([limits.maxExpired + 1, `t${limits.maxExpired}`]);
+    expect(front(row, nowMs + 60_000)).to.equal(undefined);
+    expect(front(row, nowMs + 60_000)?.token).to.equal(`t${before}`);
     expect(row.handOffs).to.equal(3);
     // With the last of them, all that is known of the queue goes.
-    expect(front(row, nowMs + 100_000, two)).to.equal(undefined);
+    expect(front(row, nowMs + 100_000)).to.equal(undefined);
     expect(hasQueue(row)).to.equal(false);
   });
 
@@ -100,9 +102,9 @@ describe('the queue of a row', () => {
       { ...a, deadlineMs: nowMs - 1 },
       { ...b, deadlineMs: nowMs },
     ];
-    expect(front(row, nowMs, limits)?.token).to.equal('b');
+    expect(front(row, nowMs)?.token).to.equal('b');
     expect(tokens()).to.deep.equal(['b']);
-    expect(front(row, nowMs + 1, limits)).to.equal(undefined);
+    expect(front(row, nowMs + 1)).to.equal(undefined);
     expect(hasQueue(row)).to.equal(false);
   });
 
@@ -111,31 +113,31 @@ describe('the queue of a row', () => {
     markPoll([row], 10, nowMs);
     const { untilMs } = row.poll!;
     expect(untilMs).to.equal(nowMs + 120);
-    front(row, untilMs, limits);
+    front(row, untilMs);
     expect(row.poll).to.include({ pauseMs: 10 });
-    front(row, untilMs + 1, limits);
+    front(row, untilMs + 1);
     expect(row.poll).to.equal(undefined);
   });
 
   it('yields after a limited number of hand-offs, for the longest pause of those that poll and 20 ms, a second at most', () => {
-    expect(mustYield(row, limits.handOffs - 1, 50, nowMs, limits)).to.equal(false);
+    expect(mustYield(row, limits.handOffs - 1, 50, nowMs)).to.equal(false);
     expect(row.yieldUntilMs).to.equal(0);
     row.handOffs = limits.handOffs;
-    expect(mustYield(row, limits.handOffs, 50, nowMs, limits)).to.equal(true);
+    expect(mustYield(row, limits.handOffs, 50, nowMs)).to.equal(true);
     expect(row).to.include({ yieldUntilMs: nowMs + 50, handOffs: 0, poll: undefined });
     row.poll = { pauseMs: 100, sinceMs: nowMs, untilMs: nowMs + 300 };
-    expect(mustYield(row, limits.handOffs, 50, nowMs, limits)).to.equal(true);
+    expect(mustYield(row, limits.handOffs, 50, nowMs)).to.equal(true);
     expect(row.yieldUntilMs).to.equal(nowMs + 120);
-    expect(mustYield(row, limits.handOffs, 5000, nowMs, limits)).to.equal(true);
+    expect(mustYield(row, limits.handOffs, 5000, nowMs)).to.equal(true);
     expect(row.yieldUntilMs).to.equal(nowMs + 1000);
   });
 
   it('yields once callers have polled in vain for eight of those times, and not before', () => {
     const sinceMs = nowMs - limits.pollsInVain * 120;
     row.poll = { pauseMs: 100, sinceMs: sinceMs + 1, untilMs: nowMs + 300 };
-    expect(mustYield(row, 1, 50, nowMs, limits)).to.equal(false);
+    expect(mustYield(row, 1, 50, nowMs)).to.equal(false);
     row.poll = { pauseMs: 100, sinceMs, untilMs: nowMs + 300 };
-    expect(mustYield(row, 1, 50, nowMs, limits)).to.equal(true);
+    expect(mustYield(row, 1, 50, nowMs)).to.equal(true);
   });
 
   it('the longest pause counts while its caller gives signs, and none beyond a second', () => {

@@ -136,7 +136,7 @@ export class Simulation {
     this.rules = rules;
     this.#noting = noting;
     this.#random = mulberry32(seed);
-    this.machine = new Machine((channel, text) => this.#tell(channel, text), limits, this.#rows);
+    this.machine = new Machine((channel, text) => this.#tell(channel, text), this.#rows);
   }
 
   run(): void {

@@ -7,7 +7,6 @@ import { checkValue, functionRule, lifetimeRule, optionsOf } from '../../core/op
 import { nextTick } from '../../core/real-timers';
 import type { EmbeddedStore } from '../../core/redis-like';
 import type { Listening } from '../contract';
-import { limits } from '../protocol';
 import { neverMs } from './machine/inspection';
 import { Machine } from './machine/mutex-machine';
 import { isSpare, MemoryRows } from './machine/row';
@@ -104,7 +103,7 @@ export class MemoryTable implements Table {
     this.#now = now;
     this.#readMs = now?.() ?? performance.now();
     this.clock = clockOver?.(() => this.#micros(undefined) / 1000);
-    this.#machine = new Machine((channel, id, key) => this.#tell(channel, `${id} ${key}`), limits, this.#rows);
+    this.#machine = new Machine((channel, id, key) => this.#tell(channel, `${id} ${key}`), this.#rows);
   }
 
   run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T {

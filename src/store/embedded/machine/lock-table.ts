@@ -6,7 +6,7 @@ import { newsOf, type ProclaimRequest } from '../../values';
 import type { Publish } from './command';
 import { inspectRow } from './inspection';
 import { forgetQueue, hasQueue } from './mutex-queue';
-import { type LockRow, newRow, newShared, type Rows, type Shared } from './row';
+import { type LockRow, MemoryRows, newRow, newShared, type Rows, type Shared } from './row';
 
 type ProclaimCommand = Omit<ProclaimRequest, 'commandTimeoutMs'>;
 
@@ -14,7 +14,7 @@ export class LockTable {
   protected readonly rows: Rows;
   protected readonly publish: Publish;
 
-  constructor(publish: Publish, rows: Rows) {
+  constructor(publish: Publish, rows: Rows = new MemoryRows()) {
     this.publish = publish;
     this.rows = rows;
   }

@@ -9,13 +9,13 @@ import { listOf } from '../../../core/keys';
 import { hashOf } from '../../../core/token';
 import type { ExtendReply, Mode, ReleaseReply } from '../../contract';
 import { freedChannel } from '../../operator';
-import { type Limits, limits, maxAheadMicros } from '../../protocol';
+import { limits, maxAheadMicros } from '../../protocol';
 import { type Slots, slotAt } from '../../slots';
-import type { AcquireCommand, CommandOutcome, ExtendCommand, LockRequest, Publish, ReleaseCommand } from './command';
+import type { AcquireCommand, CommandOutcome, ExtendCommand, LockRequest, ReleaseCommand } from './command';
 import { neverMs } from './inspection';
 import { LockTable } from './lock-table';
 import { enqueue, front, hasQueue, markPoll, mustYield } from './mutex-queue';
-import { type LockRow, MemoryRows, type Rows } from './row';
+import type { LockRow } from './row';
 import { type SharedCommand, SharedLock } from './shared-machine';
 
 const notMutex = 'WRONGTYPE this key is held by a readers-writer lock or a semaphore';
@@ -29,13 +29,6 @@ interface Handing {
 }
 
 export class Machine extends LockTable {
-  readonly #limits: Limits;
-
-  constructor(publish: Publish, numbers: Limits = limits, rows: Rows = new MemoryRows()) {
-    super(publish, rows);
-    this.#limits = numbers;
-  }
-
   acquire(command: AcquireCommand, micros: number): CommandOutcome {
     const { token, queueAs, mode, notAfterMs = Number.POSITIVE_INFINITY } = command;
     if (mode !== undefined) return this.#acquireShared({ ...command, mode }, micros);
@@ -52,7 +45,7 @@ export class Machine extends LockTable {
     }
     for (const row of rows) {
       if (row.token !== undefined || !hasQueue(row)) continue;
-      if (queueAs) enqueue(row, command, queueAs, micros, this.#limits);
+      if (queueAs) enqueue(row, command, queueAs, micros);
       const whose = this.#grant(row, micros, { mine: queueAs && token, yieldMs: 0, isHandOff: false });
       if (whose === 'mine') return this.#granted(row, command.fences);
       if (whose === 'given') {
@@ -104,7 +97,7 @@ export class Machine extends LockTable {
       const row = this.row(key, nowMs);
       const result = row.token === token ? 'released' : row.token === undefined ? 'missing' : 'taken'; // H48 H49c
       if (ticket !== 0) row.queue = row.queue.filter((entry) => entry.token !== token);
-      if (next) enqueue(row, next, next.queueAs!, micros, this.#limits);
+      if (next) enqueue(row, next, next.queueAs!, micros);
       if (result === 'taken') {
         if (next) answer = this.#busy(row, row.endMs, next, micros);
         return result;
@@ -158,24 +151,24 @@ export class Machine extends LockTable {
 
   #sharedLock(key: string, micros: number): SharedLock {
     const notify = (channel: string, ids: string[]): void => this.publish(channel, ids.join(','), key);
-    return new SharedLock(this.shared(key, Math.floor(micros / 1000)), micros, this.#limits, notify);
+    return new SharedLock(this.shared(key, Math.floor(micros / 1000)), micros, notify);
   }
 
   /** Grants a free lock to the first live entry of its queue. Returns whether there was one, and whether it is `mine`. */
   #grant(row: LockRow, micros: number, { mine, yieldMs, isHandOff }: Handing): 'mine' | 'given' | 'yielding' | 'none' {
     const nowMs = Math.floor(micros / 1000);
-    const first = front(row, nowMs, this.#limits);
+    const first = front(row, nowMs);
     if (first === undefined) return 'none';
     if (row.yieldUntilMs > nowMs) return 'yielding';
     const handOffs = isHandOff && row.yieldUntilMs === 0 ? row.handOffs : 0;
     row.yieldUntilMs = 0;
-    if (isHandOff && yieldMs > 0 && mustYield(row, handOffs, yieldMs, nowMs, this.#limits)) {
+    if (isHandOff && yieldMs > 0 && mustYield(row, handOffs, yieldMs, nowMs)) {
       if (first.token !== mine) this.publish(first.channel, first.id, row.key);
       return 'yielding';
     }
     row.handOffs = isHandOff ? handOffs + 1 : 0;
     row.queue.shift();
-    const lifetimeMs = first.token === mine ? first.lifetimeMs : Math.min(first.lifetimeMs, this.#limits.provisionalMs);
+    const lifetimeMs = first.token === mine ? first.lifetimeMs : Math.min(first.lifetimeMs, limits.provisionalMs);
     this.#take([row], { token: first.token, lifetimeMs, fences: first.fences }, 0, micros);
     if (first.token === mine) return 'mine';
     const fence = first.fences === 0 ? 0 : this.rows.fence - first.fences + 1;
@@ -188,7 +181,7 @@ export class Machine extends LockTable {
     return {
       outcome: 'busy',
       leftMs,
-      position: request.queueAs && enqueue(row, request, request.queueAs, micros, this.#limits),
+      position: request.queueAs && enqueue(row, request, request.queueAs, micros),
     };
   }
 

@@ -2,7 +2,7 @@
 
 import { isOurs } from '../../../core/token';
 import type { QueueEntry, QueuePosition } from '../../contract';
-import { type Limits, maxSilenceMs, maxYieldMs, pollEveryMs, pollLatenessMs, pollMarkMs } from '../../protocol';
+import { limits, maxSilenceMs, maxYieldMs, pollEveryMs, pollLatenessMs, pollMarkMs } from '../../protocol';
 import type { LockRequest } from './command';
 import { neverMs } from './inspection';
 import type { LockRow, QueuedRow } from './row';
@@ -13,7 +13,6 @@ export function enqueue(
   { token, lifetimeMs, fences }: LockRequest,
   { channel, id, ticket, silenceMs = 0 }: QueueEntry,
   micros: number,
-  numbers: Limits,
 ): QueuePosition {
   // A ticket that is not known is minus the time before which the token was not queued.
   const sinceMicros = Math.min(-ticket, micros);
@@ -22,7 +21,7 @@ export function enqueue(
   const mine = old?.ticket ?? (ticket > 0 ? ticket : Math.max(micros, last + 1));
   const others = row.queue.filter((entry) => entry !== old);
   const before = others.filter((entry) => entry.ticket < mine).length;
-  const mayBeSilentMs = Math.max(2 * pollEveryMs(before, numbers), Math.min(silenceMs, maxSilenceMs));
+  const mayBeSilentMs = Math.max(2 * pollEveryMs(before), Math.min(silenceMs, maxSilenceMs));
   const deadlineMs = Math.floor(micros / 1000) + mayBeSilentMs;
   others.splice(before, 0, { ticket: mine, channel, id, token, lifetimeMs: lifetimeMs ?? neverMs, fences, deadlineMs });
   row.queue = others;
@@ -31,20 +30,20 @@ export function enqueue(
 }
 
 /** The first live entry. Removes the entries in front of it, and an expired poll mark. */
-export function front(row: LockRow, nowMs: number, { maxExpired }: Limits): QueuedRow | undefined {
-  const live = row.queue.slice(0, maxExpired).findIndex((entry) => entry.deadlineMs >= nowMs);
-  row.queue.splice(0, live < 0 ? maxExpired : live);
+export function front(row: LockRow, nowMs: number): QueuedRow | undefined {
+  const live = row.queue.slice(0, limits.maxExpired).findIndex((entry) => entry.deadlineMs >= nowMs);
+  row.queue.splice(0, live < 0 ? limits.maxExpired : live);
   if (row.poll !== undefined && row.poll.untilMs < nowMs) row.poll = undefined;
   if (live < 0 && row.queue.length === 0) forgetQueue(row);
   return live < 0 ? undefined : row.queue[0];
 }
 
 /** Starts a yield after enough hand-offs in a row, or once callers have polled in vain for long enough. True: the key yields now. */
-export function mustYield(row: LockRow, handOffs: number, windowMs: number, nowMs: number, numbers: Limits): boolean {
+export function mustYield(row: LockRow, handOffs: number, windowMs: number, nowMs: number): boolean {
   const { poll } = row;
   const yieldMs = Math.max(Math.min(windowMs, maxYieldMs), poll === undefined ? 0 : poll.pauseMs + pollLatenessMs); // H80d
-  const inVain = poll !== undefined && nowMs - poll.sinceMs >= numbers.pollsInVain * yieldMs; // H80b
-  if (handOffs < numbers.handOffs && !inVain) return false;
+  const inVain = poll !== undefined && nowMs - poll.sinceMs >= limits.pollsInVain * yieldMs; // H80b
+  if (handOffs < limits.handOffs && !inVain) return false;
   row.yieldUntilMs = nowMs + yieldMs;
   row.handOffs = 0;
   row.poll = undefined;

@@ -7,7 +7,7 @@
 // pass entries that have waited for less than half a second, so no stream of readers starves a writer.
 import { type ExtendReply, type Mode, noChannel, type ReleaseReply } from '../../contract';
 import { placesOf } from '../../permit-places';
-import { type Limits, maxNotified, maxSilenceMs, pollEveryMs, readersPassMicros } from '../../protocol';
+import { maxNotified, maxSilenceMs, pollEveryMs, readersPassMicros } from '../../protocol';
 import type { AcquireCommand, CommandOutcome, ExtendCommand } from './command';
 import { neverMs } from './inspection';
 import type { Shared, SharedEntry, SharedHolder } from './row';
@@ -31,15 +31,13 @@ export class SharedLock {
   readonly #all: Shared;
   readonly #micros: number;
   readonly #nowMs: number;
-  readonly #limits: Limits;
   readonly #notify: (channel: string, ids: string[]) => void;
 
   /** @param notify Sends the ids of several entries of one process in one message. */
-  constructor(all: Shared, micros: number, limits: Limits, notify: (channel: string, ids: string[]) => void) {
+  constructor(all: Shared, micros: number, notify: (channel: string, ids: string[]) => void) {
     this.#all = all;
     this.#micros = micros;
     this.#nowMs = Math.floor(micros / 1000);
-    this.#limits = limits;
     this.#notify = notify;
   }
 
@@ -91,7 +89,7 @@ export class SharedLock {
     const leftMs = untilRoomMs(kind, held, this.#nowMs);
     if (queueAs === undefined) return { outcome: 'busy', leftMs };
     const before = others.filter((each) => byScore(each, asking) < 0).length;
-    const silenceMs = Math.min(queueAs.silenceMs || 2 * pollEveryMs(before, this.#limits), maxSilenceMs);
+    const silenceMs = Math.min(queueAs.silenceMs || 2 * pollEveryMs(before), maxSilenceMs);
     const deadlineMs = this.#nowMs + silenceMs;
     this.#all.queue = [...others, { ...asking, deadlineMs }].sort(byScore);
     if (kind === 'counted' && this.#all.most === 0) this.#all.most = total;

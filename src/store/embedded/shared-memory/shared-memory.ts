@@ -14,7 +14,6 @@ import { LockBackendError, optionError } from '../../../core/errors';
 import type { EmbeddedStore } from '../../../core/redis-like';
 import type { Listening } from '../../contract';
 import { changedChannel, freedChannel } from '../../operator';
-import { limits } from '../../protocol';
 import { Machine } from '../machine/mutex-machine';
 import { closedStore, standFor } from '../store';
 import type { Table } from '../table';
@@ -167,7 +166,7 @@ class SharedTable implements Table {
     try {
       const file = new TableFile(this.#path, this.#baseMicros);
       const publish = (channel: string, id: string, key: string) => this.#messages.push([channel, `${id} ${key}`]);
-      this.#machine = new Machine(publish, limits, file.rows);
+      this.#machine = new Machine(publish, file.rows);
       this.#baseMicros = file.baseMicros;
       this.#file = file;
       return file;
