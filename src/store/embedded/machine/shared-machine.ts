@@ -78,7 +78,8 @@ export class SharedLock {
     const asking = this.#entryOf(command, isUpgrade, queued, others);
     const granted = isUpgrade
       ? held.length === 0
-      : (!(kind === 'counted' && sharesPlace(held, group)) && this.#isTurnOf(asking, others, held, total)) ||
+      : (!(kind === 'counted' && sharesPlace(held, group)) &&
+          isAmong(this.#admitted([...others, asking], held, total), asking)) ||
         held.some((each) => each.kind === 'shared' && each.token === beside?.token);
     if (granted) {
       const fence = fenceOf(command, held, mint);
@@ -170,40 +171,38 @@ export class SharedLock {
     if (hasExpired || isLastNotified) this.#wake();
   }
 
-  /** True if the queued `asking` may be granted: entries before it that have room count as holders. */
-  #isTurnOf(
-    asking: SharedEntry,
-    others: readonly SharedEntry[],
-    held: readonly SharedHolder[],
-    total: number,
-  ): boolean {
-    const room = roomOf(held);
-    for (const each of inOrder([...others, asking], this.#all.phase, this.#micros)) {
-      if (!admits(room, each, total)) return false;
-      if (each === asking) return true;
-      admit(room, each);
-    }
-    return false;
-  }
-
   /** Notifies the waiters for whom there is room now, with one message for each process. */
   #wake(): void {
     const all = this.#all;
     all.queue = all.queue.filter((each) => each.deadlineMs >= this.#nowMs);
     if (all.queue.length === 0) all.phase = 0;
-    const room = roomOf(this.#alive);
+    const admitted = [...this.#admitted(all.queue, this.#alive, all.most)];
     const ids = new Map<string, string[]>();
-    let notified = 0;
-    let last = 0;
-    for (const each of inOrder(all.queue, all.phase, this.#micros)) {
-      if (!admits(room, each, all.most)) break;
-      admit(room, each);
-      notified += 1;
-      last = each.ticket;
-      if (each.channel !== noChannel) ids.set(each.channel, [...(ids.get(each.channel) ?? []), each.id]);
+    for (const { channel, id } of admitted) {
+      if (channel !== noChannel) ids.set(channel, [...(ids.get(channel) ?? []), id]);
     }
-    all.notified = notified === maxNotified ? last : 0;
+    all.notified = admitted.length === maxNotified ? admitted.at(-1)!.ticket : 0;
     for (const [channel, some] of ids) this.#notify(channel, some);
+  }
+
+  /** The first entries in the order of admission that have room beside each other, up to `maxNotified`. */
+  *#admitted(queue: readonly SharedEntry[], held: readonly SharedHolder[], total: number): Generator<SharedEntry> {
+    const room = roomOf(held);
+    const bands: SharedEntry[][] = [[], [], []];
+    for (const each of [...queue].sort(byScore)) bands[bandOf(each)]!.push(each);
+    for (let n = 0; n < maxNotified; n++) {
+      const [reader, writer, other] = bands.map(([first]) => first);
+      const isBefore =
+        other !== undefined && (!writer || (other.ticket <= this.#all.phase && other.ticket < writer.ticket));
+      const next = isBefore ? other : writer;
+      const waitsLong = next !== undefined && this.#micros - next.ticket > readersPassMicros;
+      const isPassed = !waitsLong || reader?.kind === 'upgrade' || next.ticket > (reader?.ticket ?? 0);
+      const first = reader && isPassed ? reader : next;
+      if (first === undefined || !admits(room, first, total)) return;
+      bands[bandOf(first)]!.shift();
+      admit(room, first);
+      yield first;
+    }
   }
 
   #loss(wasWriter: boolean): 'missing' | 'taken' {
@@ -233,21 +232,9 @@ function byScore(a: SharedEntry, b: SharedEntry): number {
   return bandOf(a) - bandOf(b) || a.ticket - b.ticket;
 }
 
-/** The first entries in the order of admission, up to `maxNotified`. */
-function* inOrder(queue: readonly SharedEntry[], phase: number, micros: number): Generator<SharedEntry> {
-  const bands: SharedEntry[][] = [[], [], []];
-  for (const each of [...queue].sort(byScore)) bands[bandOf(each)]!.push(each);
-  for (let n = 0; n < maxNotified; n++) {
-    const [reader, writer, other] = bands.map(([first]) => first);
-    const isBefore = other !== undefined && (!writer || (other.ticket <= phase && other.ticket < writer.ticket));
-    const next = isBefore ? other : writer;
-    const waitsLong = next !== undefined && micros - next.ticket > readersPassMicros;
-    const isPassed = !waitsLong || reader?.kind === 'upgrade' || next.ticket > (reader?.ticket ?? 0);
-    const first = reader && isPassed ? reader : next;
-    if (first === undefined) return;
-    bands[bandOf(first)]!.shift();
-    yield first;
-  }
+function isAmong(entries: Iterable<SharedEntry>, wanted: SharedEntry): boolean {
+  for (const each of entries) if (each === wanted) return true;
+  return false;
 }
 
 /** True if one of these places is taken. On a quorum permits are numbered places with one holder each. */
