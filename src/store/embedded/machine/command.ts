@@ -5,9 +5,8 @@ import type { AcquireRequest, ExtendRequest, QueuePosition, ReleaseRequest } fro
 export interface AcquireCommand
   extends Pick<
     AcquireRequest,
-    'keys' | 'fences' | 'lifetimeMs' | 'minFence' | 'mode' | 'pauseMs' | 'queueAs' | 'slots'
+    'keys' | 'fences' | 'lifetimeMs' | 'minFence' | 'mode' | 'pauseMs' | 'queueAs' | 'slots' | 'token'
   > {
-  readonly token: string;
   /** Server time in ms after which the command changes nothing. Default: never. */
   readonly notAfterMs?: number;
   readonly beside?: { readonly token: string } | undefined;

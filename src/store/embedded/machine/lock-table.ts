@@ -76,11 +76,10 @@ export class LockTable {
 
   /** Keeps a text that is no lock. '' removes it; undefined prolongs it. False: there is nothing to prolong. */
   write(key: string, text: string | undefined, ttlMs: number, micros: number, channel: string, about: string): boolean {
-    const kept = this.readValue(key, micros);
-    if (text === undefined && kept === null) return false;
-    const row = this.row(key, Math.floor(micros / 1000));
-    const endMs = Math.floor(micros / 1000) + ttlMs;
-    row.value = text === '' ? undefined : { text: text ?? kept!, endMs };
+    const kept = text ?? this.readValue(key, micros);
+    if (kept === null) return false;
+    const nowMs = Math.floor(micros / 1000);
+    this.row(key, nowMs).value = kept === '' ? undefined : { text: kept, endMs: nowMs + ttlMs };
     if (text !== undefined) this.publish(channel, about, key);
     return true;
   }

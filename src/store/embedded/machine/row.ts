@@ -1,5 +1,5 @@
 // One lock as a row: its holder with its end, and its queue. Plain data, so that a table can keep it as text.
-import type { Mode } from '../../contract';
+import type { Mode, QueueEntry } from '../../contract';
 
 export interface LockRow {
   readonly key: string;
@@ -19,10 +19,7 @@ export interface LockRow {
   slot: { readonly startMs: number; readonly endMs: number } | undefined;
 }
 
-export interface QueuedRow {
-  readonly ticket: number;
-  readonly channel: string;
-  readonly id: string;
+export interface QueuedRow extends Pick<QueueEntry, 'channel' | 'id' | 'ticket'> {
   readonly token: string;
   readonly lifetimeMs: number;
   readonly fences: number;
@@ -48,26 +45,16 @@ export interface Shared {
   most: number;
 }
 
-export interface SharedHolder {
-  readonly kind: Mode['kind'];
-  readonly permits: number;
-  readonly step: number;
-  fence: number;
+export interface SharedHolder extends Pick<Mode, 'group' | 'kind' | 'permits' | 'step'> {
   readonly token: string;
-  readonly group: string;
+  fence: number;
   endMs: number;
 }
 
-export interface SharedEntry {
-  readonly ticket: number;
-  readonly deadlineMs: number;
-  readonly id: string;
+export interface SharedEntry
+  extends Omit<QueuedRow, 'fences' | 'lifetimeMs'>,
+    Pick<Mode, 'group' | 'permits' | 'prefer'> {
   readonly kind: Mode['kind'] | 'upgrade';
-  readonly permits: number;
-  readonly prefer: Mode['prefer'];
-  readonly channel: string;
-  readonly token: string;
-  readonly group: string;
 }
 
 /** The rows of a table. A row from `get` or `set` may be changed in place until the command is done. */
