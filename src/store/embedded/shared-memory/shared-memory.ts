@@ -20,7 +20,7 @@ import type { Table } from '../table';
 import { hostClock } from './clock';
 import { bootId, privateFolder } from './host';
 import { SocketWakeUps } from './sockets';
-import { missingEngine } from './sqlite';
+import { sqliteEngine } from './sqlite';
 import { TableFile } from './table-file';
 
 const longestName = 128;
@@ -77,8 +77,7 @@ function checkName(name: unknown): asserts name is string {
 }
 
 function openTable(name: string): SharedTable {
-  const missing = missingEngine();
-  if (missing !== undefined) throw missing;
+  sqliteEngine();
   const path = join(privateFolder(), fileOf(name));
   let table = open.get(path);
   if (table === undefined) {

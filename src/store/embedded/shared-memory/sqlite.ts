@@ -56,8 +56,7 @@ export class Database {
    * @throws {LockBackendError} this runtime has no SQLite, or the file cannot be opened.
    */
   constructor(file: string, setUp: string) {
-    engine ??= findEngine();
-    const open = engine;
+    const open = sqliteEngine();
     this.#file = file;
     this.#engine = guarded(file, () => open(file));
     try {
@@ -120,20 +119,13 @@ export class Database {
   }
 }
 
-/** The error of a runtime without an engine; undefined if there is one. */
-export function missingEngine(): LockBackendError | undefined {
-  try {
-    engine ??= findEngine();
-    return undefined;
-  } catch (error) {
-    return error as LockBackendError;
-  }
+/** The engine, which is found when it is first used, and not before. @throws {LockBackendError} this runtime has none. */
+export function sqliteEngine(): Open {
+  engine ??= builtInSqlite() ?? installedSqlite();
+  return engine;
 }
 
-/** Finds the engine when it is first used, and not before. */
-function findEngine(): Open {
-  const builtIn = builtInSqlite();
-  if (builtIn !== undefined) return (file) => new builtIn.DatabaseSync(file);
+function installedSqlite(): Open {
   // A bundler that does not follow this call need not find the package either.
   const requireHere = createRequire(typeof __filename === 'string' ? __filename : join(process.cwd(), 'index.js'));
   try {
@@ -150,13 +142,14 @@ function findEngine(): Open {
 }
 
 /** The built-in engine. Its warning that SQLite is experimental is suppressed: somebody who takes a lock cannot act on it. */
-function builtInSqlite(): { DatabaseSync: new (file: string) => Engine } | undefined {
+function builtInSqlite(): Open | undefined {
   const { emitWarning } = process;
   process.emitWarning = (...args: any[]) => {
     if (!/SQLite is an experimental feature/.test(String(args[0]))) Reflect.apply(emitWarning, process, args);
   };
   try {
-    return (process as { getBuiltinModule?(name: string): any }).getBuiltinModule?.('node:sqlite');
+    const builtIn = (process as { getBuiltinModule?(name: string): any }).getBuiltinModule?.('node:sqlite');
+    return builtIn && ((file) => new builtIn.DatabaseSync(file));
   } finally {
     process.emitWarning = emitWarning;
   }
