@@ -88,7 +88,9 @@ export class Database {
       guarded(this.#file, () => this.#commit.run());
       return result;
     } catch (error) {
-      this.#undo();
+      try {
+        this.#rollBack.run();
+      } catch {} // after some errors the engine has rolled back by itself, and there is nothing to undo
       throw error;
     }
   }
@@ -108,13 +110,6 @@ export class Database {
   close(): void {
     try {
       this.#engine.close();
-    } catch {}
-  }
-
-  /** Rolls back. After some errors the engine has rolled back by itself, and reports that there is nothing to undo. */
-  #undo(): void {
-    try {
-      this.#rollBack.run();
     } catch {}
   }
 }
