@@ -16,7 +16,6 @@ import type { Listening } from '../../contract';
 import { changedChannel, freedChannel } from '../../operator';
 import { Machine } from '../machine/mutex-machine';
 import { closedStore, standFor } from '../store';
-import type { Table } from '../table';
 import { hostClock } from './clock';
 import { bootId, privateFolder } from './host';
 import { SocketWakeUps } from './sockets';
@@ -44,28 +43,25 @@ const open = new Map<string, SharedTable>();
  */
 export function sharedMemoryStore(name: string): EmbeddedStore {
   checkName(name);
-  const table = openTable(name);
-  let way: SharedTable | undefined = table;
-  let closing: Promise<void> | undefined;
-  const through = (): SharedTable => {
-    if (way === undefined) throw closedStore();
-    return way;
+  let table: SharedTable | undefined = openTable(name);
+  const opened = (): SharedTable => {
+    if (table === undefined) throw closedStore();
+    return table;
   };
   const handle: EmbeddedStore = {
     kind: 'shared-memory',
-    close() {
-      way = undefined;
-      closing ??= table.part();
-      return closing;
+    async close() {
+      table?.part();
+      table = undefined;
     },
   };
   return standFor(handle, {
-    open: () => through().open(),
-    run: (work) => through().run(work),
-    lagMs: () => table.lagMs(),
-    listen: async (channel, onMessage) => through().listen(channel, onMessage),
+    open: () => opened().open(),
+    run: (work) => opened().run(work),
+    lagMs: () => hostClock().lagMs,
+    listen: async (channel, onMessage) => opened().listen(channel, onMessage),
     listensAlone: true,
-    keys: () => through().keys(),
+    keys: () => opened().keys(),
   });
 }
 
@@ -79,13 +75,7 @@ function checkName(name: unknown): asserts name is string {
 function openTable(name: string): SharedTable {
   sqliteEngine();
   const path = join(privateFolder(), fileOf(name));
-  let table = open.get(path);
-  if (table === undefined) {
-    table = new SharedTable(path);
-    open.set(path, table);
-  }
-  table.join();
-  return table;
+  return (open.get(path) ?? new SharedTable(path)).join();
 }
 
 /** The file of a name. The hash separates names that look alike in a file system; the boot id separates this boot's tables. */
@@ -94,8 +84,7 @@ function fileOf(name: string): string {
   return `${name.replace(/[^\w-]/g, '_').slice(0, 40)}-${hash}.${bootId()}${suffix}`;
 }
 
-class SharedTable implements Table {
-  readonly listensAlone = true;
+class SharedTable {
   readonly #path: string;
   readonly #wakeUps: SocketWakeUps;
   #file: TableFile | undefined;
@@ -110,11 +99,13 @@ class SharedTable implements Table {
     this.#wakeUps = new SocketWakeUps(dirname(path)); // H93
   }
 
-  join(): void {
+  join(): this {
+    open.set(this.#path, this);
     this.#users += 1;
+    return this;
   }
 
-  async part(): Promise<void> {
+  part(): void {
     this.#users -= 1;
     if (this.#users > 0) return;
     open.delete(this.#path);
@@ -122,8 +113,19 @@ class SharedTable implements Table {
     this.#file?.close();
   }
 
-  open(): void {
-    this.#file ??= this.#open();
+  open(): TableFile {
+    if (this.#file !== undefined) return this.#file;
+    try {
+      const file = new TableFile(this.#path, this.#baseMicros);
+      const publish = (channel: string, id: string, key: string) => this.#messages.push([channel, `${id} ${key}`]);
+      this.#machine = new Machine(publish, file.rows);
+      this.#baseMicros = file.baseMicros;
+      this.#file = file;
+      return file;
+    } catch (cause) {
+      if (cause instanceof LockBackendError) throw cause;
+      throw new LockBackendError(`the table ${this.#path} cannot be opened: ${(cause as Error).message}`, { cause });
+    }
   }
 
   run<T>(work: (machine: Machine, micros: number) => T): T {
@@ -136,10 +138,6 @@ class SharedTable implements Table {
       else if (channel !== changedChannel) this.#wakeUps.tell(channel, text);
     }
     return done;
-  }
-
-  lagMs(): number {
-    return hostClock().lagMs;
   }
 
   listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
@@ -156,28 +154,10 @@ class SharedTable implements Table {
     this.#file?.close();
     this.#file = undefined;
     privateFolder(); // the folder may be gone as well
-    const file = this.#open();
+    const file = this.open();
     this.#wakeUps.renew();
     return file;
   }
-
-  #open(): TableFile {
-    try {
-      const file = new TableFile(this.#path, this.#baseMicros);
-      const publish = (channel: string, id: string, key: string) => this.#messages.push([channel, `${id} ${key}`]);
-      this.#machine = new Machine(publish, file.rows);
-      this.#baseMicros = file.baseMicros;
-      this.#file = file;
-      return file;
-    } catch (error) {
-      throw cannotBeOpened(this.#path, error);
-    }
-  }
-}
-
-function cannotBeOpened(path: string, cause: unknown): LockBackendError {
-  if (cause instanceof LockBackendError) return cause;
-  return new LockBackendError(`the table ${path} cannot be opened: ${(cause as Error).message}`, { cause });
 }
 
 /** Removes the files of other boots: their kernel is gone, and with it every process that used them. */
