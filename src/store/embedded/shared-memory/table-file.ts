@@ -33,8 +33,8 @@ export class TableFile {
   readonly baseMicros: number;
   readonly rows: TextRows;
   readonly #database: Database;
-  readonly #pages: Statement;
-  readonly #freePages: Statement;
+  /** Counts the pages of the rows, without those that are free again. */
+  readonly #usedPages: Statement;
   /** The inodes of the file and its companions. */
   readonly #inodes: readonly (number | undefined)[];
   #companionsAtMs = 0;
@@ -53,8 +53,9 @@ export class TableFile {
     this.#database = new Database(path, setUp);
     try {
       this.baseMicros = this.#database.transaction(() => this.#introduce(baseMicros));
-      this.#pages = this.#database.prepare('PRAGMA page_count');
-      this.#freePages = this.#database.prepare('PRAGMA freelist_count');
+      this.#usedPages = this.#database.prepare(
+        'SELECT page_count - freelist_count AS used FROM pragma_page_count, pragma_freelist_count',
+      );
       this.rows = new TextRows(this.#database);
       this.#inodes = ['', ...companions].map((each) => inodeOf(path + each));
     } catch (error) {
@@ -133,10 +134,8 @@ export class TableFile {
     throw new LockBackendError(message, { redisCode: 'FULL' }); // H50
   }
 
-  /** The space of the rows, without the pages that are free again. */
   #bytes(): number {
-    const used = (this.#pages.get()!.page_count as number) - (this.#freePages.get()!.freelist_count as number);
-    return used * pageBytes;
+    return (this.#usedPages.get()!.used as number) * pageBytes;
   }
 }
 
