@@ -105,12 +105,6 @@ function nodeClock(): Pick<HostClock, 'micros' | 'lagMs'> {
     const message = `shared memory needs a clock that all processes share: on ${process.platform} only Node has one, on Linux Bun and Deno have it too`;
     throw new LockBackendError(message, { redisCode: 'PLATFORM', retryable: false });
   }
-  const { hrtime } = process;
-  return {
-    micros() {
-      const [seconds, nanos] = hrtime();
-      return seconds * 1_000_000 + Math.floor(nanos / 1000);
-    },
-    lagMs: 0,
-  };
+  const { bigint } = process.hrtime;
+  return { micros: () => Number(bigint() / 1000n), lagMs: 0 };
 }
