@@ -8,7 +8,7 @@
 //
 // Invariant: a row is dropped only if nothing is lost with it. A full table refuses.
 import { createHash } from 'node:crypto';
-import { readdirSync, unlinkSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { LockBackendError, optionError } from '../../../core/errors';
 import type { EmbeddedStore } from '../../../core/redis-like';
@@ -20,7 +20,7 @@ import { hostClock } from './clock';
 import { bootId, privateFolder } from './host';
 import { SocketWakeUps } from './sockets';
 import { sqliteEngine } from './sqlite';
-import { TableFile } from './table-file';
+import { remove, TableFile } from './table-file';
 
 const longestName = 128;
 const suffix = '.sqlite';
@@ -164,9 +164,6 @@ class SharedTable {
 function removeOfOtherBoots(folder: string): void {
   const ours = `.${bootId()}${suffix}`;
   for (const file of readdirSync(folder)) {
-    if (!file.includes(suffix) || file.includes(ours)) continue;
-    try {
-      unlinkSync(join(folder, file));
-    } catch {} // another process was faster
+    if (file.includes(suffix) && !file.includes(ours)) remove(join(folder, file));
   }
 }

@@ -161,10 +161,11 @@ function removeOrphans(path: string): void {
   }
 }
 
-function remove(path: string): void {
+/** Removes a file if that is possible. Never fails. */
+export function remove(path: string): void {
   try {
     rmSync(path, { force: true });
-  } catch {} // opening the table will report the cause
+  } catch {} // opening a table will report the cause
 }
 
 /** The rows that one command touches, which are read as text, and written back if their text has changed. */
