@@ -1,8 +1,8 @@
 // The memory store: the machine with a clock, for all locks of one process. No other process sees it.
 //
 // Invariant: time only goes forward, whatever its clock does, so that fences do too.
-import { type Clock, leapingClock } from '../../core/clock';
-import { lockKey } from '../../core/keys';
+import { type Clock, clockOf, leapingClock } from '../../core/clock';
+import { type Key, lockKey } from '../../core/keys';
 import { checkValue, functionRule, lifetimeRule, optionsOf } from '../../core/options';
 import { nextTick } from '../../core/real-timers';
 import type { EmbeddedStore } from '../../core/redis-like';
@@ -11,7 +11,7 @@ import { neverMs } from './machine/inspection';
 import { Machine } from './machine/mutex-machine';
 import { isSpare, MemoryRows } from './machine/row';
 import { closedStore, standFor } from './store';
-import { RenewedLocks, runOn, type Table } from './table';
+import { RenewedLocks, type Table } from './table';
 
 export interface MemoryStoreOptions {
   /**
@@ -106,9 +106,11 @@ export class MemoryTable implements Table {
     this.#machine = new Machine((channel, id, key) => this.#tell(channel, `${id} ${key}`), this.#rows);
   }
 
-  run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T {
+  run<T>(work: (machine: Machine, micros: number) => T, keys?: Key, monoMs?: number): T {
+    const beforeMs = monoMs ?? clockOf(this).nowMs();
+    if (keys !== undefined) this.renewed.check(keys);
     if (this.#closed) throw closedStore();
-    const micros = Math.max(this.#micros(monoMs), this.#commandMicros);
+    const micros = Math.max(this.#micros(beforeMs), this.#commandMicros);
     this.#commandMicros = micros;
     if (this.#rows.size >= this.#sweepAt) this.#sweep(micros);
     return work(this.#machine, micros);
@@ -127,12 +129,12 @@ export class MemoryTable implements Table {
   }
 
   expire(key: string): boolean {
-    return runOn(this, key, (machine, micros) => {
+    return this.run((machine, micros) => {
       const token = machine.holder(key, micros);
       if (token === undefined) return false;
       machine.release({ keys: key, token }, micros);
       return true;
-    });
+    }, key);
   }
 
   close(): void {
@@ -150,7 +152,7 @@ export class MemoryTable implements Table {
    */
   #sweep(micros: number): void {
     this.#sweepAt = Number.POSITIVE_INFINITY;
-    this.renewed.checkAll();
+    this.renewed.check();
     for (const [key, row] of this.#rows) if (isSpare(row, micros)) this.#rows.delete(key);
     this.#sweepAt = Math.max(smallestSweep, 2 * this.#rows.size);
   }

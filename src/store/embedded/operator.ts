@@ -3,7 +3,7 @@
 import { clockOf } from '../../core/clock';
 import { mayBeLock } from '../../core/keys';
 import { changedChannel, isOfRegistry, type Operator, processKey } from '../operator';
-import { runOn, type Table } from './table';
+import type { Table } from './table';
 
 const keysAtOnce = 1000;
 
@@ -14,13 +14,13 @@ export function operatorOf(table: Table): Operator {
       return table.run((_, micros) => micros / 1000 - clockOf(table).nowMs());
     },
     async inspect(keys) {
-      return runOn(table, keys, (machine, micros) => keys.map((key) => machine.inspect(key, micros).state));
+      return table.run((machine, micros) => keys.map((key) => machine.inspect(key, micros).state), keys);
     },
     async permitsOut(key) {
-      return runOn(table, key, (machine, micros) => machine.permitsOut(key, micros));
+      return table.run((machine, micros) => machine.permitsOut(key, micros), key);
     },
     async free(key, id = '') {
-      return runOn(table, key, (machine, micros) => machine.free(key, id, micros));
+      return table.run((machine, micros) => machine.free(key, id, micros), key);
     },
     async register({ id, text, ttlMs }) {
       return table.run((machine, micros) => machine.write(processKey(id), text, ttlMs, micros, changedChannel, id));

@@ -10,7 +10,7 @@ import type { ReleaseReply, ReleaseRequest, Store } from '../contract';
 import { stateFor } from '../inspected';
 import type { Values } from '../values';
 import { operatorOf } from './operator';
-import { runOn, type Table } from './table';
+import type { Table } from './table';
 import { EmbeddedVerbs } from './verbs';
 
 /** The tables and their stores, by handle. */
@@ -51,7 +51,7 @@ function storeOn(table: Table, kind: Store['kind']): Store {
     // All commands of the token have been carried out, so a single release is enough, once the table can be written.
     abandon: (request) => abandoned.add(request, undefined),
     async inspect(key, _commandTimeoutMs, token) {
-      const inspected = runOn(table, key, (machine, micros) => machine.inspect(key, micros));
+      const inspected = table.run((machine, micros) => machine.inspect(key, micros), key);
       return stateFor(inspected, token);
     },
     join() {},
@@ -65,17 +65,17 @@ function valuesBeside(table: Table): Values {
       return table.run((machine, micros) => machine.readValue(key, micros));
     },
     async write({ key, token, text, ttlMs }) {
-      return runOn(table, key, (machine, micros) => machine.writeValue(key, token, text, ttlMs, micros));
+      return table.run((machine, micros) => machine.writeValue(key, token, text, ttlMs, micros), key);
     },
     async proclaim(request) {
-      return runOn(table, request.key, (machine, micros) => machine.proclaim(request, micros));
+      return table.run((machine, micros) => machine.proclaim(request, micros), request.key);
     },
     async readHolder(key) {
-      return runOn(table, key, (machine, micros) => {
+      return table.run((machine, micros) => {
         const { token, state } = machine.inspect(key, micros);
         if (token === undefined || state.mode !== 'exclusive') return null;
         return { token, leftMs: state.remaining, text: machine.readValue(key, micros) };
-      });
+      }, key);
     },
   };
 }

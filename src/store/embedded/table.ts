@@ -1,5 +1,4 @@
 // The table in which a store without a server keeps its rows, and the renewed locks of a table that only this process uses.
-import { clockOf } from '../../core/clock';
 import { type Key, listOf } from '../../core/keys';
 import type { Channels, Checkable, Clock, Listening, Renewed } from '../contract';
 import type { Machine } from './machine/mutex-machine';
@@ -11,11 +10,13 @@ export interface Table extends Channels {
   /**
    * Runs one command; nobody else sees or changes the rows meanwhile.
    *
+   * @param keys The keys whose renewed locks are checked first. The command counts from before the check, so that a process that
+   *             stands still between the two loses no lock. A late renewal of one lock lets time pass for the other locks.
    * @param monoMs A reading of this table's clock from which the command counts, if no later command has run. Absent: now. A table
    *               that other processes use reads its clock anew.
    * @throws {LockBackendError} the table is closed or full.
    */
-  run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T;
+  run<T>(work: (machine: Machine, micros: number) => T, keys?: Key, monoMs?: number): T;
   /** The largest lag of `micros` behind the clock of another process at the same table. Default 0. */
   lagMs?(): number;
   /** The table's own clock; absent: the clocks of this process. */
@@ -25,17 +26,6 @@ export interface Table extends Channels {
   listen(channel: string, onMessage: (text: string) => void): Promise<Listening>;
   /** The keys of all rows, including those of free locks that were not yet removed. */
   keys(): string[];
-}
-
-/**
- * Runs a command on these keys, after their renewed locks were checked. The command counts from before the check, so that a process that
- * stands still between the two does not lose the lock. If several locks are checked, a late renewal of one lets time pass for the others.
- */
-export function runOn<T>(table: Table, keys: Key, work: (machine: Machine, micros: number) => T, monoMs?: number): T {
-  if (table.renewed === undefined) return table.run(work, monoMs);
-  const beforeMs = monoMs ?? clockOf(table).nowMs();
-  table.renewed.check(keys);
-  return table.run(work, beforeMs);
 }
 
 /**
@@ -56,12 +46,9 @@ export class RenewedLocks implements Renewed {
     }
   }
 
-  check(keys: Key): void {
+  /** @param keys Default: all keys. */
+  check(keys: Key = [...this.#byKey.keys()]): void {
     if (this.#byKey.size === 0) return;
     for (const key of listOf(keys)) for (const held of this.#byKey.get(key) ?? []) held.check();
-  }
-
-  checkAll(): void {
-    for (const key of [...this.#byKey.keys()]) this.check(key);
   }
 }

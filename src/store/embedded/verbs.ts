@@ -16,7 +16,7 @@ import { slotAt } from '../slots';
 import type { CommandOutcome } from './machine/command';
 import { neverMs, remainingOf } from './machine/inspection';
 import type { Machine } from './machine/mutex-machine';
-import { type RenewedLocks, runOn, type Table } from './table';
+import type { RenewedLocks, Table } from './table';
 
 /** The uncertainty of another process's grant: it counts from a whole ms, rounded down by that process's clock. */
 const grantClockMs = 2;
@@ -40,7 +40,7 @@ export class EmbeddedVerbs implements SynchronousVerbs {
       return slots === undefined ? reply : { ...reply, slot: slotAt(Math.floor(micros / 1000), slots) };
     };
     try {
-      return runOn(this.#table, keys, work, sent.monoMs);
+      return this.#table.run(work, keys, sent.monoMs);
     } catch (error) {
       throw refusal(error, keys); // as Redis would refuse another kind of key, or another number of permits
     }
@@ -50,14 +50,14 @@ export class EmbeddedVerbs implements SynchronousVerbs {
     const { keys, lifetimeMs, endedMs } = request;
     const sent = this.#sendMoment();
     if (!request.begin()) return { outcome: 'late' };
-    // A late extension is itself part of a check.
-    if (endedMs === undefined) this.renewed?.check(keys);
     const lateMs = endedMs === undefined ? 0 : Math.ceil(sent.monoMs - endedMs) + 1;
     const inTime = lateMs === 0 ? request : { ...request, lifetimeMs: (lifetimeMs ?? neverMs) + lateMs };
-    return this.#table.run((machine, micros): ExtendReply => {
+    const work = (machine: Machine, micros: number): ExtendReply => {
       const outcome = machine.extend(inTime, micros - lateMs * 1000);
       return outcome === 'extended' ? { outcome, sent: this.#from(sent, micros) } : { outcome };
-    }, sent.monoMs);
+    };
+    // A late extension is itself part of a check.
+    return this.#table.run(work, endedMs === undefined ? keys : undefined, sent.monoMs);
   }
 
   release(request: ReleaseRequest): ReleaseReply {
@@ -66,7 +66,7 @@ export class EmbeddedVerbs implements SynchronousVerbs {
       if (done !== undefined) machine.markSlot(listOf(keys)[0]!, token, done, micros);
       return resultOf(machine.release(request, micros).results);
     };
-    return runOn(this.#table, keys, work, checkedMs);
+    return this.#table.run(work, keys, checkedMs);
   }
 
   releaseAndAcquire(release: ReleaseRequest, next: AcquireRequest): [ReleaseReply, AcquireReply] {
@@ -78,7 +78,7 @@ export class EmbeddedVerbs implements SynchronousVerbs {
       const reply = machine.release({ ...release, next }, micros);
       return [resultOf(reply.results), replyOf(reply.next!, this.#from(sent, micros))];
     };
-    return runOn(this.#table, keys, work, sent.monoMs);
+    return this.#table.run(work, keys, sent.monoMs);
   }
 
   /** The moment from which a lifetime counts: the opening of the table is no part of it. */
