@@ -102,7 +102,7 @@ export class MemoryTable implements Table {
   constructor(now?: () => number, clockOver?: (nowMs: () => number) => Clock) {
     this.#now = now;
     this.#readMs = now?.() ?? performance.now();
-    this.clock = clockOver?.(() => this.#micros(undefined) / 1000);
+    this.clock = clockOver?.(() => this.#microsAt(now!()) / 1000);
     this.#machine = new Machine((channel, id, key) => this.#tell(channel, `${id} ${key}`), this.#rows);
   }
 
@@ -110,10 +110,11 @@ export class MemoryTable implements Table {
     const beforeMs = monoMs ?? clockOf(this).nowMs();
     if (keys !== undefined) this.renewed.check(keys);
     if (this.#closed) throw closedStore();
-    const micros = Math.max(this.#micros(beforeMs), this.#commandMicros);
-    this.#commandMicros = micros;
-    if (this.#rows.size >= this.#sweepAt) this.#sweep(micros);
-    return work(this.#machine, micros);
+    // A reading of our own clock is a time of the table. Later readings, as after a renewal, do not count for this command.
+    const micros = this.clock === undefined ? this.#microsAt(this.#now?.() ?? beforeMs) : Math.round(beforeMs * 1000);
+    this.#commandMicros = Math.max(micros, this.#commandMicros);
+    if (this.#rows.size >= this.#sweepAt) this.#sweep(this.#commandMicros);
+    return work(this.#machine, this.#commandMicros);
   }
 
   async listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
@@ -157,17 +158,13 @@ export class MemoryTable implements Table {
     this.#sweepAt = Math.max(smallestSweep, 2 * this.#rows.size);
   }
 
-  /** The time in µs. If the clock was put back or replaced, the time goes on from here. */
-  #micros(monoMs: number | undefined): number {
-    // A reading of our own clock is a time of the table. Later readings, as after a renewal, do not count for this command.
-    if (this.clock !== undefined && monoMs !== undefined) return Math.round(monoMs * 1000);
-    const readMs = this.#now?.() ?? monoMs ?? performance.now();
+  /** The time in µs at a reading of the clock. If the clock was put back or replaced, the time goes on from here. */
+  #microsAt(readMs: number): number {
     const passedMs = readMs - this.#readMs;
     // This reading was taken before the last one, because a renewal came in between: time does not pass twice.
-    const isReadBefore = this.#now === undefined && monoMs !== undefined && passedMs < 0;
-    if (isReadBefore && performance.now() >= this.#readMs) return this.#nowMicros();
+    const isReadBefore = this.#now === undefined && passedMs < 0 && performance.now() >= this.#readMs;
+    if (!isReadBefore) this.#readMs = readMs;
     if (passedMs > 0) this.#passedMs += passedMs;
-    this.#readMs = readMs;
     return this.#nowMicros();
   }
 
