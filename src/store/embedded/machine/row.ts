@@ -92,11 +92,9 @@ export function newShared(): Shared {
 /** True if the row is free, without a queue and without cached text. Tables drop such rows, so as not to grow with every key ever used. */
 export function isSpare(row: LockRow, micros: number): boolean {
   const nowMs = Math.floor(micros / 1000);
-  const isFree = row.token === undefined || row.endMs <= nowMs;
-  if (!isFree || row.yieldUntilMs > nowMs) return false;
-  if (row.value !== undefined && row.value.endMs > nowMs) return false;
-  if (row.slot !== undefined && row.slot.endMs > nowMs) return false;
-  const { holders, queue } = row.shared ?? newShared();
-  if (holders.some((each) => each.endMs > nowMs) || queue.some((each) => each.deadlineMs >= nowMs)) return false;
-  return row.queue.every((each) => each.deadlineMs < nowMs);
+  const heldUntilMs = row.token === undefined ? 0 : row.endMs;
+  const lastMs = Math.max(heldUntilMs, row.yieldUntilMs, row.value?.endMs ?? 0, row.slot?.endMs ?? 0);
+  if (lastMs > nowMs || row.shared?.holders.some((each) => each.endMs > nowMs)) return false;
+  const waits = ({ deadlineMs }: QueuedRow | SharedEntry): boolean => deadlineMs >= nowMs;
+  return !row.queue.some(waits) && !row.shared?.queue.some(waits);
 }
