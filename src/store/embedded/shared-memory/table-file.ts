@@ -200,7 +200,7 @@ class TextRows implements Rows {
     if (touched !== undefined) return touched.row;
     const text = this.#statements.get.get(Buffer.from(key))?.row as string | undefined;
     if (text === undefined) return undefined;
-    const row = rowOf(text);
+    const row: LockRow = JSON.parse(text);
     this.#touched.set(key, { row, text });
     return row;
   }
@@ -236,7 +236,9 @@ class TextRows implements Rows {
     for (;;) {
       const piece = this.#statements.after.all(last);
       if (piece.length === 0) return;
-      for (const { key, row } of piece) if (isSpare(rowOf(row as string), micros)) this.#statements.remove.run(key!);
+      for (const { key, row } of piece) {
+        if (isSpare(JSON.parse(row as string), micros)) this.#statements.remove.run(key!);
+      }
       last = piece.at(-1)!.key as Uint8Array;
     }
   }
@@ -252,8 +254,4 @@ function statementsOn(database: Database) {
     getFence: database.prepare('SELECT fence FROM about'),
     putFence: database.prepare('UPDATE about SET fence = ?'),
   };
-}
-
-function rowOf(text: string): LockRow {
-  return { token: undefined, ...JSON.parse(text) };
 }
