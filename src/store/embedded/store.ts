@@ -3,7 +3,6 @@
 // has to be batched, and an abandoned token is gone at once.
 
 import { LockBackendError } from '../../core/errors';
-import type { Key } from '../../core/keys';
 import type { EmbeddedStore } from '../../core/redis-like';
 import { Abandoned } from '../abandoned';
 import type { ReleaseReply, ReleaseRequest, Store } from '../contract';
@@ -81,6 +80,6 @@ function valuesBeside(table: Table): Values {
 }
 
 /** @internal The error of a call on a store that was closed. */
-export function closedStore(key: Key = ''): LockBackendError {
-  return new LockBackendError('the store was closed: make another one', { key, retryable: false });
+export function closedStore(): LockBackendError {
+  return new LockBackendError('the store was closed: make another one', { retryable: false });
 }
