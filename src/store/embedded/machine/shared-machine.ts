@@ -14,14 +14,8 @@ import type { Shared, SharedEntry, SharedHolder } from './row';
 
 export type SharedCommand = AcquireCommand & { readonly mode: Mode };
 
-/** The present holders, as far as they decide about others. */
-interface Room {
-  count: number;
-  used: number;
-  kind: SharedEntry['kind'] | undefined;
-  group: string;
-  only: string | undefined;
-}
+/** A holder, or a waiter that counts as one. */
+type Admitted = Pick<SharedEntry, 'group' | 'kind' | 'permits' | 'token'>;
 
 /** The ticket of an upgrade: there is at most one, and nobody else can be admitted before it. */
 const upgradeTicket = 1;
@@ -187,7 +181,7 @@ export class SharedLock {
 
   /** The first entries in the order of admission that have room beside each other, up to `maxNotified`. */
   *#admitted(queue: readonly SharedEntry[], held: readonly SharedHolder[], total: number): Generator<SharedEntry> {
-    const room = roomOf(held);
+    const inside: Admitted[] = [...held];
     const bands: SharedEntry[][] = [[], [], []];
     for (const each of [...queue].sort(byScore)) bands[bandOf(each)]!.push(each);
     for (let n = 0; n < maxNotified; n++) {
@@ -198,9 +192,9 @@ export class SharedLock {
       const waitsLong = next !== undefined && this.#micros - next.ticket > readersPassMicros;
       const isPassed = !waitsLong || reader?.kind === 'upgrade' || next.ticket > (reader?.ticket ?? 0);
       const first = reader && isPassed ? reader : next;
-      if (first === undefined || !admits(room, first, total)) return;
+      if (first === undefined || !admits(inside, first, total)) return;
       bands[bandOf(first)]!.shift();
-      admit(room, first);
+      inside.push(first);
       yield first;
     }
   }
@@ -243,23 +237,13 @@ function sharesPlace(held: readonly SharedHolder[], group: string): boolean {
   return held.some((each) => placesOf(each.group).some((place) => places.includes(place)));
 }
 
-function roomOf(holders: readonly SharedHolder[]): Room {
-  const room: Room = { count: 0, used: 0, kind: undefined, group: '', only: undefined };
-  for (const each of holders) admit(room, each);
-  if (holders.length === 1) room.only = holders[0]!.token;
-  return room;
-}
-
-/** Counts an entry as a holder, so that later entries find less room. */
-function admit(room: Room, { kind, group, permits }: SharedHolder | SharedEntry): void {
-  Object.assign(room, { kind, group, count: room.count + 1, used: room.used + permits });
-}
-
-function admits(room: Room, { kind, permits, group, token }: SharedEntry, total: number): boolean {
-  if (kind === 'counted') return room.used + permits <= total;
-  if (kind === 'shared') return room.count === 0 || (room.kind === 'shared' && room.group === group);
-  if (kind === 'upgrade' && room.count === 1 && room.only === token) return true;
-  return room.count === 0;
+/** True if a waiter has room beside the holders, and beside the waiters that were admitted before it. */
+function admits(inside: readonly Admitted[], { kind, permits, group, token }: Admitted, total: number): boolean {
+  if (kind === 'counted') return inside.reduce((sum, each) => sum + each.permits, permits) <= total;
+  const last = inside.at(-1);
+  if (last === undefined) return true;
+  if (kind === 'shared') return last.kind === 'shared' && last.group === group;
+  return kind === 'upgrade' && inside.length === 1 && last.token === token;
 }
 
 function untilRoomMs(kind: Mode['kind'], held: readonly SharedHolder[], nowMs: number): number {
