@@ -135,11 +135,7 @@ export class Machine extends LockTable {
   /** Takes a lock away from the holder whose id starts with `id`, and serves the next in its queue. False: nothing was changed. */
   free(key: string, id: string, micros: number): boolean {
     const row = this.row(key, Math.floor(micros / 1000));
-    if (row.token === undefined) {
-      const isMeant = (token: string): boolean => hashOf(token).startsWith(id);
-      const lost = (token: string): void => this.publish(freedChannel, `!${hashOf(token)}`, key);
-      return this.#sharedLock(key, micros).free(isMeant, lost);
-    }
+    if (row.token === undefined) return this.#sharedLock(key, micros).free(id);
     const hash = hashOf(row.token);
     if (!hash.startsWith(id)) return false;
     this.publish(freedChannel, `!${hash}`, key);

@@ -5,7 +5,9 @@
 // readers; writers that prefer writers; all others. `phase` is the time of the last writer's grant. A preferred writer passes
 // all others that came after that grant, so each of them is passed once, and no stream of writers starves it. Preferred readers
 // pass entries that have waited for less than half a second, so no stream of readers starves a writer.
+import { hashOf } from '../../../core/token';
 import { type ExtendReply, type Mode, noChannel, type ReleaseReply } from '../../contract';
+import { freedChannel } from '../../operator';
 import { placesOf } from '../../permit-places';
 import { maxNotified, maxSilenceMs, pollEveryMs, readersPassMicros } from '../../protocol';
 import type { AcquireCommand, CommandOutcome, ExtendCommand } from './command';
@@ -27,7 +29,7 @@ export class SharedLock {
   readonly #nowMs: number;
   readonly #notify: (channel: string, ids: string[]) => void;
 
-  /** @param notify Sends the ids of several entries of one process in one message. */
+  /** @param notify Sends several ids in one message. */
   constructor(all: Shared, micros: number, notify: (channel: string, ids: string[]) => void) {
     this.#all = all;
     this.#micros = micros;
@@ -113,12 +115,12 @@ export class SharedLock {
     return result;
   }
 
-  /** Takes the lock away, for an operator, from the holders that `isMeant` selects. False: from none. */
-  free(isMeant: (token: string) => boolean, lost: (token: string) => void): boolean {
-    const taken = this.#alive.filter((each) => isMeant(each.token));
+  /** Takes the lock away, for an operator, from the holders whose ids start with `id`. False: from none. */
+  free(id: string): boolean {
+    const taken = this.#alive.filter((each) => hashOf(each.token).startsWith(id));
     if (taken.length === 0) return false;
     this.#all.holders = this.#all.holders.filter((each) => !taken.includes(each));
-    for (const { token } of taken) lost(token);
+    for (const { token } of taken) this.#notify(freedChannel, [`!${hashOf(token)}`]);
     this.#wake();
     return true;
   }
