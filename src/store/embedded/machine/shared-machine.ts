@@ -71,7 +71,9 @@ export class SharedLock {
       this.#wake();
       return { outcome: 'granted', fence: mine!.fence, others: others.length };
     }
-    const asking = this.#entryOf(command, isUpgrade, queued, others);
+    const known = [queued?.ticket, queueAs?.ticket].find((each) => each !== undefined && each > upgradeTicket);
+    const first = isUpgrade ? upgradeTicket : known;
+    const asking = entryOf(command, first ?? Math.max(this.#micros, ...others.map((each) => each.ticket + 1)));
     const granted = isUpgrade
       ? held.length === 0
       : (!(kind === 'counted' && sharesPlace(held, group)) &&
@@ -80,7 +82,7 @@ export class SharedLock {
     if (granted) {
       const fence = fenceOf(command, held, mint);
       this.#all.holders = [...held, { kind, permits: mode.permits, step, fence, token, group, endMs }];
-      this.#granted(mode, live, others, queued);
+      this.#granted(mode, live.length < this.#all.queue.length, others, queued);
       return { outcome: 'granted', fence, others: others.length };
     }
     const leftMs = untilRoomMs(kind, held, this.#nowMs);
@@ -129,36 +131,9 @@ export class SharedLock {
     return this.#all.holders.filter((each) => each.endMs > this.#nowMs);
   }
 
-  #entryOf(
-    { token, queueAs, mode }: SharedCommand,
-    isUpgrade: boolean,
-    queued: SharedEntry | undefined,
-    others: readonly SharedEntry[],
-  ): SharedEntry {
-    const known = [queued?.ticket, queueAs?.ticket].find((each) => each !== undefined && each > upgradeTicket);
-    const first = isUpgrade ? upgradeTicket : known;
-    return {
-      ticket: first ?? Math.max(this.#micros, ...others.map((each) => each.ticket + 1)),
-      deadlineMs: 0,
-      id: queueAs?.id ?? '',
-      kind: isUpgrade ? 'upgrade' : mode.kind,
-      permits: mode.permits,
-      prefer: mode.prefer,
-      channel: queueAs?.channel ?? '',
-      token: queueAs?.token ?? token,
-      group: mode.group,
-    };
-  }
-
-  /** Updates the queue after a grant. `live` are the entries that have not expired. */
-  #granted(
-    { kind, total }: Mode,
-    live: readonly SharedEntry[],
-    others: SharedEntry[],
-    queued: SharedEntry | undefined,
-  ): void {
+  /** Updates the queue after a grant. */
+  #granted({ kind, total }: Mode, hasExpired: boolean, others: SharedEntry[], queued: SharedEntry | undefined): void {
     const all = this.#all;
-    const hasExpired = live.length < all.queue.length;
     all.queue = others;
     if (kind === 'counted') all.most = total;
     const isLastNotified = queued !== undefined && all.notified > 0 && queued.ticket >= all.notified;
@@ -205,6 +180,20 @@ export class SharedLock {
     const alive = this.#alive;
     return alive.length > 0 && (wasWriter || alive.some((each) => each.kind === 'exclusive')) ? 'taken' : 'missing';
   }
+}
+
+function entryOf({ token, queueAs, mode }: SharedCommand, ticket: number): SharedEntry {
+  return {
+    ticket,
+    deadlineMs: 0,
+    id: queueAs?.id ?? '',
+    kind: ticket === upgradeTicket ? 'upgrade' : mode.kind,
+    permits: mode.permits,
+    prefer: mode.prefer,
+    channel: queueAs?.channel ?? '',
+    token: queueAs?.token ?? token,
+    group: mode.group,
+  };
 }
 
 /** The fence of a grant. Readers share the fence of those that are in. */
