@@ -12,7 +12,6 @@ import { readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { LockBackendError, optionError } from '../../../core/errors';
 import type { EmbeddedStore } from '../../../core/redis-like';
-import type { Listening } from '../../contract';
 import { changedChannel, freedChannel } from '../../operator';
 import { Machine } from '../machine/mutex-machine';
 import { closedStore, standFor } from '../store';
@@ -59,7 +58,7 @@ export function sharedMemoryStore(name: string): EmbeddedStore {
     open: () => opened().open(),
     run: (work) => opened().run(work),
     lagMs: () => hostClock().lagMs,
-    listen: async (channel, onMessage) => opened().listen(channel, onMessage),
+    listen: async (channel, onMessage) => opened().wakeUps.listen(channel, onMessage),
     listensAlone: true,
     keys: () => opened().keys(),
   });
@@ -85,8 +84,8 @@ function fileOf(name: string): string {
 }
 
 class SharedTable {
+  readonly wakeUps: SocketWakeUps;
   readonly #path: string;
-  readonly #wakeUps: SocketWakeUps;
   #file: TableFile | undefined;
   #machine: Machine | undefined;
   #baseMicros: number | undefined;
@@ -96,7 +95,7 @@ class SharedTable {
   constructor(path: string) {
     this.#path = path;
     removeOfOtherBoots(dirname(path));
-    this.#wakeUps = new SocketWakeUps(dirname(path)); // H93
+    this.wakeUps = new SocketWakeUps(dirname(path)); // H93
   }
 
   join(): this {
@@ -109,7 +108,7 @@ class SharedTable {
     this.#users -= 1;
     if (this.#users > 0) return;
     open.delete(this.#path);
-    this.#wakeUps.close();
+    this.wakeUps.close();
     this.#file?.close();
   }
 
@@ -134,14 +133,10 @@ class SharedTable {
     const done = file.write((micros) => work(this.#machine!, micros));
     // Messages leave only now, after the commit: a process that is notified of a grant can see it.
     for (const [channel, text] of this.#messages) {
-      if (channel === freedChannel) this.#wakeUps.tellAll(text);
-      else if (channel !== changedChannel) this.#wakeUps.tell(channel, text);
+      if (channel === freedChannel) this.wakeUps.tellAll(text);
+      else if (channel !== changedChannel) this.wakeUps.tell(channel, text);
     }
     return done;
-  }
-
-  listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
-    return this.#wakeUps.listen(channel, onMessage);
   }
 
   keys(): string[] {
@@ -155,7 +150,7 @@ class SharedTable {
     this.#file = undefined;
     privateFolder(); // the folder may be gone as well
     const file = this.open();
-    this.#wakeUps.renew();
+    this.wakeUps.renew();
     return file;
   }
 }
