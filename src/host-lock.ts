@@ -66,11 +66,9 @@ const collected = new FinalizationRegistry<Holding>((holding) => void release(ho
 export class HostLock {
   readonly name: string;
   readonly #store: Store;
+  readonly #options: HostLockOptions;
   readonly #lifetimeMs: number;
   readonly #timeoutMs: number;
-  readonly #stepMs: number;
-  readonly #ratio: number;
-  readonly #maxStepMs: number;
   #holding: Holding | undefined;
   #attempting = false;
 
@@ -82,11 +80,9 @@ export class HostLock {
    */
   constructor(name: string, options?: HostLockOptions) {
     const given = optionsOf<HostLockOptions>(options, rules);
+    this.#options = given;
     this.#lifetimeMs = given.lifetime ?? 30_000;
     this.#timeoutMs = given.timeout === undefined ? 5000 : Math.min(given.timeout, this.#lifetimeMs);
-    this.#stepMs = given.step === undefined ? 1 : Math.min(given.step, this.#timeoutMs);
-    this.#ratio = given.ratio ?? 2;
-    this.#maxStepMs = given.maxStep ?? 500;
     this.name = name;
     this.#store = embeddedStore(sharedMemoryStore(name))!;
   }
@@ -148,8 +144,9 @@ export class HostLock {
   }
 
   async #lock(key: string): Promise<number> {
+    const { step = 1, ratio = 2, maxStep = 500 } = this.#options;
     let waitedMs = 0;
-    let stepMs = this.#stepMs;
+    let stepMs = step;
     for (;;) {
       const token = newToken(undefined);
       const obstacle = await this.#take(key, token);
@@ -160,10 +157,10 @@ export class HostLock {
       }
       const leftMs = this.#timeoutMs - waitedMs;
       if (leftMs <= 0) throw obstacle;
-      stepMs = Math.min(stepMs, this.#maxStepMs, leftMs);
+      stepMs = Math.min(stepMs, maxStep, leftMs);
       await new Promise((resolve) => setTimeout(resolve, stepMs));
       waitedMs += stepMs;
-      stepMs = Math.max(stepMs * this.#ratio, 1);
+      stepMs = Math.max(stepMs * ratio, 1);
     }
   }
 
