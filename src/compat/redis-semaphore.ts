@@ -9,11 +9,12 @@ import { peerKey, unusedName } from '../core/keys';
 import type { RedisLike } from '../core/redis-like';
 import { trustedMs } from '../hold/validity';
 import { type AcquireRequest, type Node, now, type ReleaseRequest } from '../store/contract';
+import { storeOf } from '../store/open';
 import { redisStore } from '../store/redis/store';
 import type { PeerGrant } from './redis-semaphore/attempts';
 import { PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
 import { acquireScript, askPermits, refreshScript, releaseScript } from './redis-semaphore/permits';
-import { commandTimeoutMs, connectIfLazy, placeOf } from './stores';
+import { commandTimeoutMs, connectIfLazy, directOf } from './stores';
 import { type OneAttempt, PollingCall, wakeNext } from './waiters';
 
 export {
@@ -64,14 +65,14 @@ export class Mutex extends PeerLock {
   }
 
   protected async _refresh(): Promise<boolean> {
-    const { outcome } = await placeOf(this._client).store.extend(this._extendRequest(this.#keys, commandTimeoutMs));
+    const { outcome } = await storeOf(this._client).extend(this._extendRequest(this.#keys, commandTimeoutMs));
     if (outcome === 'late') throw new LockBackendError(`${this._key} was refreshed too late`, { key: this._key });
     return outcome === 'extended';
   }
 
   protected async _release(): Promise<void> {
     const { _identifier: token, _isConfirmed: isConfirmed } = this;
-    await placeOf(this._client).direct.release({ keys: this.#keys, token, commandTimeoutMs, isConfirmed });
+    await directOf(this._client).release({ keys: this.#keys, token, commandTimeoutMs, isConfirmed });
     wakeNext(this._client, this._key, 1);
   }
 
@@ -87,18 +88,18 @@ export class Mutex extends PeerLock {
 
   /** @internal */
   protected async _isOurs(): Promise<boolean> {
-    const { owned } = await placeOf(this._client).store.inspect(this.#keys, commandTimeoutMs, this._identifier);
+    const { owned } = await storeOf(this._client).inspect(this.#keys, commandTimeoutMs, this._identifier);
     return owned === true;
   }
 
   /** @internal */
   protected async _request(): Promise<PeerGrant | false> {
-    const reply = await placeOf(this._client).direct.acquire(this._acquireRequest(this.#keys, commandTimeoutMs));
+    const reply = await directOf(this._client).acquire(this._acquireRequest(this.#keys, commandTimeoutMs));
     return reply.granted && reply;
   }
 
   get #keys(): string {
-    return peerKey(this._key, placeOf(this._client).store.keyPrefix);
+    return peerKey(this._key, storeOf(this._client).keyPrefix);
   }
 }
 

@@ -1,40 +1,15 @@
-// The store of each client of the shims, and what the shims do to a client themselves.
+// The way of the shims to the store of a client, and what they do to a client themselves.
 import type { RedisLike } from '../core/redis-like';
 import type { Store } from '../store/contract';
-import { storeOf } from '../store/open';
-import { scriptClient } from '../store/redis/clients/script-client';
-import { Sender } from '../store/redis/pipeline/sender';
+import { embeddedStore } from '../store/embedded/store';
 import { directStore } from '../store/redis/store';
 
 /** Longest wait in ms for one answer of Redis. */
 export const commandTimeoutMs = 1000;
 
-interface ClientPlace {
-  readonly store: Store;
-  /** The short way to the store, for one attempt at a time. */
-  readonly direct: Pick<Store, 'acquire' | 'release'>;
-  /** The sender of the shims' own scripts; made when first needed. */
-  sender?: Sender;
-}
-
-const places = new WeakMap<object, ClientPlace>();
-
-/** @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
-export function placeOf(client: RedisLike): ClientPlace {
-  let place = places.get(client);
-  if (place === undefined) {
-    const store = storeOf(client);
-    place = { store, direct: store.kind === 'redis' ? directStore(client) : store };
-    places.set(client, place);
-  }
-  return place;
-}
-
-/** @throws {TypeError} `ERR_LOCK_OPTION`: no client of Redis that is known here. */
-export function senderOf(client: RedisLike): Sender {
-  const place = placeOf(client);
-  place.sender ??= new Sender(scriptClient(client));
-  return place.sender;
+/** The short way to the store of a client. @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
+export function directOf(client: RedisLike): Pick<Store, 'acquire' | 'release'> {
+  return embeddedStore(client) ?? directStore(client);
 }
 
 /** ioredis with `lazyConnect` connects with its first command; the stores send none before it is connected. */

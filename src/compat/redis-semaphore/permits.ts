@@ -9,7 +9,8 @@ import type { RedisLike } from '../../core/redis-like';
 import { notReady } from '../../store/backend-errors';
 import { readyWithin } from '../../store/redis/pipeline/sender';
 import type { Script } from '../../store/redis/scripts/script';
-import { commandTimeoutMs, senderOf } from '../stores';
+import { directStore } from '../../store/redis/store';
+import { commandTimeoutMs } from '../stores';
 
 // KEYS  permits    sorted set
 // ARGV  timeout    ms without a refresh after which a permit ends
@@ -75,7 +76,7 @@ export async function askPermits(
   key: string,
   args: readonly (string | number)[],
 ): Promise<boolean> {
-  const sender = senderOf(client);
+  const { sender } = directStore(client);
   const full = unusedName(sender.client.keyPrefix + key);
   // A command in the client's own queue might be sent after its caller has given up.
   const readiness = await readyWithin(sender.client, commandTimeoutMs);

@@ -8,11 +8,12 @@ import { type Settings, settle } from '../../core/options';
 import { HeldLock } from '../../hold/held-lock';
 import { Scope } from '../../hold/scope';
 import type { ReleaseRequest, Store } from '../../store/contract';
+import { storeOf } from '../../store/open';
 import { Quorum } from '../../store/quorum/store';
 import { scriptClient } from '../../store/redis/clients/script-client';
 import { readyWithin } from '../../store/redis/pipeline/sender';
 import { redisStore } from '../../store/redis/store';
-import { commandTimeoutMs, placeOf } from '../stores';
+import { commandTimeoutMs, directOf } from '../stores';
 import { wakeNext } from '../waiters';
 import type { Ballot, Client } from './votes';
 
@@ -46,8 +47,9 @@ export class RedlockServers {
     this.isSingle = clients.size === 1;
     this.settings = settle({ redis: this.client, owner, commandTimeout: commandTimeoutMs, retryTimeout: yieldMs });
     this.#lastSettings = this.settings;
-    const place = this.isSingle ? placeOf(this.client) : undefined;
-    this.store = this.#reporting(place?.store ?? new Quorum(this.#clients.map(redisStore)), place?.direct);
+    this.store = this.isSingle
+      ? this.#reporting(storeOf(this.client), directOf(this.client))
+      : this.#reporting(new Quorum(this.#clients.map(redisStore)));
   }
 
   /** Resolves when all clients of several are connected, or have had the time of one command for it. */

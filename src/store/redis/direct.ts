@@ -21,9 +21,6 @@ import * as scripts from './scripts/generated';
 import type { ScriptCall } from './scripts/script';
 import { ServerClock } from './server-clock';
 
-/** The verbs that it does in place of the store. */
-export type Direct = Pick<Store, 'acquire' | 'release'>;
-
 const maxPending = 8;
 /** Where somebody was queued, the store's way is the shorter one for so long. */
 const detourMs = 100;
@@ -31,10 +28,10 @@ const detourMs = 100;
 const askStore = -1;
 const busy: AcquireReply = Object.freeze({ granted: false, leftMs: 0 });
 
-export class DirectStore implements Direct {
+export class DirectStore implements Pick<Store, 'acquire' | 'release'> {
+  /** Also sends the scripts that a shim has of its own. */
+  readonly sender: Sender;
   readonly #store: Store;
-  readonly #client: ScriptClient;
-  readonly #sender: Sender;
   readonly #clock = new ServerClock();
   #pending = 0;
   /** Monotonic ms. Infinity: a right is missing. */
@@ -44,8 +41,7 @@ export class DirectStore implements Direct {
 
   constructor(store: Store, client: ScriptClient) {
     this.#store = store;
-    this.#client = client;
-    this.#sender = new Sender(client);
+    this.sender = new Sender(client);
   }
 
   acquire(request: AcquireRequest): Promise<AcquireReply> {
@@ -56,7 +52,7 @@ export class DirectStore implements Direct {
     }
     const { keys, token, lifetimeMs, commandTimeoutMs } = request;
     const notAfter = Math.ceil(this.#clock.serverMs(sent.monoMs + commandTimeoutMs)) * 1000;
-    const call = scripts.take(...keysOf(keys), fenceKeyOf(keys, this.#client), token, lifetimeMs!, notAfter);
+    const call = scripts.take(...keysOf(keys), fenceKeyOf(keys, this.sender.client), token, lifetimeMs!, notAfter);
     const read = (reply: unknown): AcquireReply | undefined => {
       if (reply === 0) return busy;
       const micros = microsOf(reply);
@@ -76,7 +72,7 @@ export class DirectStore implements Direct {
   }
 
   #isUnusual(nowMs: number): boolean {
-    return nowMs < this.#storeUntilMs || this.#pending >= maxPending || this.#client.readiness() !== 'ready';
+    return nowMs < this.#storeUntilMs || this.#pending >= maxPending || this.sender.client.readiness() !== 'ready';
   }
 
   /** One promise. `detour` is the reply to which, as to a missing right, the store has to be asked. */
@@ -101,14 +97,14 @@ export class DirectStore implements Direct {
       const onError = (error: LockBackendError): void => {
         this.#pending -= 1;
         // In a cluster, a client does not notice that the key's node hangs.
-        if (error.unknown) this.#client.relocate?.(listOf(keys)[0]!);
+        if (error.unknown) this.sender.client.relocate?.(listOf(keys)[0]!);
         if (error.redisCode !== 'NOPERM') return reject(error);
         this.#storeUntilMs = Number.POSITIVE_INFINITY;
         resolve(ask());
       };
       const pending = new PendingRequest(call, keys, commandTimeoutMs, false, onReply, onError);
       pending.onSent(sentMs);
-      this.#sender.send(call, pending);
+      this.sender.send(call, pending);
     });
   }
 }

@@ -27,7 +27,7 @@ import type { ScriptClient } from './client';
 import { scriptClient } from './clients/script-client';
 import * as commands from './commands';
 import { DeploymentWarnings } from './deployment-warnings';
-import { type Direct, DirectStore } from './direct';
+import { DirectStore } from './direct';
 import { RedisOperator } from './operator';
 import { withDeadline } from './pipeline/deadlines';
 import { Transport } from './pipeline/transport';
@@ -49,7 +49,7 @@ const stores = new WeakMap<object, RedisStore>();
  *
  * @throws {TypeError} `ERR_LOCK_OPTION` for anything that is no known client.
  */
-export function redisStore(client: object): Node {
+export function redisStore(client: object): RedisStore {
   let store = stores.get(client);
   if (store === undefined) {
     store = new RedisStore(scriptClient(client));
@@ -59,8 +59,8 @@ export function redisStore(client: object): Node {
 }
 
 /** The short way to the store of a client, for the shims. */
-export function directStore(client: object): Direct {
-  return (redisStore(client) as RedisStore).direct;
+export function directStore(client: object): DirectStore {
+  return redisStore(client).direct;
 }
 
 class RedisStore implements Node {
@@ -69,7 +69,7 @@ class RedisStore implements Node {
   readonly keyPrefix: string;
   readonly generation: Node['generation'];
   readonly values: RedisValues;
-  readonly direct: Direct;
+  readonly direct: DirectStore;
   readonly #client: ScriptClient;
   readonly #transport: Transport;
   readonly #replicas: Replicas;
