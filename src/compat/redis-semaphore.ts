@@ -11,9 +11,9 @@ import { trustedMs } from '../hold/validity';
 import { type AcquireRequest, type Node, now, type ReleaseRequest } from '../store/contract';
 import { storeOf } from '../store/open';
 import { redisStore } from '../store/redis/store';
-import type { PeerGrant } from './redis-semaphore/attempts';
 import { PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
 import { acquireScript, askPermits, refreshScript, releaseScript } from './redis-semaphore/permits';
+import type { PeerGrant } from './redis-semaphore/validity';
 import { commandTimeoutMs, connectIfLazy, directOf } from './stores';
 import { type OneAttempt, PollingCall, wakeNext } from './waiters';
 

@@ -1,4 +1,5 @@
-// The base of redis-semaphore's classes: attempts until acquireTimeout ends, refreshes while the lock is held, and its loss.
+// The base of redis-semaphore's classes: attempts until acquireTimeout ends, one each retryInterval and one whenever a release in this
+// process wakes the caller; refreshes while the lock is held; and its loss.
 import { timers } from '../../core/clock';
 import { LockBackendError, NotAcquiredLockError } from '../../core/errors';
 import { maxTimerMs } from '../../core/options';
@@ -7,8 +8,7 @@ import { newToken } from '../../core/token';
 import { type AcquireRequest, type ExtendRequest, now } from '../../store/contract';
 import { commandTimeoutMs } from '../stores';
 import type { OneAttempt, PollingCall } from '../waiters';
-import { type AttemptOptions, attempts, oneByOne, type PeerGrant } from './attempts';
-import { PeerValidity } from './validity';
+import { type PeerGrant, PeerValidity } from './validity';
 
 /** acquire() got no lock within acquireTimeout, or its attempts. Nothing is held. */
 export class TimeoutError extends Error {}
@@ -51,10 +51,7 @@ export const defaultTimeoutOptions = {
   retryInterval: 10,
 };
 
-interface AcquireOptions extends AttemptOptions {
-  readonly identifier: string;
-  readonly lockTimeout: number;
-}
+type AcquireOptions = Readonly<typeof defaultTimeoutOptions> & { readonly identifier: string };
 
 const refreshShare = 0.8;
 const minRetryMs = 10;
@@ -150,7 +147,7 @@ export abstract class PeerLock {
     if (grant === undefined) return false;
     this._acquired = true;
     this._acquiredExternally = false;
-    this.#validity = new PeerValidity(this._key, grant.fence, grant.sent, this._acquireOptions.lockTimeout);
+    this.#validity = new PeerValidity(this._key, grant, this._acquireOptions.lockTimeout);
     this.stopRefresh();
     if (this._refreshTimeInterval > 0) {
       const ms = Math.min(this._refreshTimeInterval, maxTimerMs);
@@ -274,7 +271,7 @@ export abstract class PeerLock {
     let grant: PeerGrant | undefined;
     try {
       this._connect();
-      grant = await attempts(this._acquireOptions, signal, this);
+      grant = await attempts(this, this._acquireOptions, signal);
       return grant;
     } finally {
       this.#acquiring -= 1;
@@ -310,6 +307,63 @@ export abstract class PeerLock {
     this.stopRefresh();
     this.#validity!.lose('taken');
     this._onLockLost(new LostLockError(`Lost ${this._kind} for key ${this._key}`));
+  }
+}
+
+/**
+ * Attempts until an attempt succeeds. Resolves with undefined if no attempt succeeded.
+ *
+ * @throws {LockBackendError} the error of the last attempt; at once if the same call would fail again.
+ * @throws the signal's reason.
+ */
+async function attempts(
+  lock: PeerLock,
+  { acquireTimeout, acquireAttemptsLimit, retryInterval }: AcquireOptions,
+  signal: AbortSignal | undefined,
+): Promise<PeerGrant | undefined> {
+  const endMs = performance.now() + acquireTimeout;
+  let failure: LockBackendError | undefined;
+  const ask = async (): Promise<PeerGrant | false | undefined> => {
+    try {
+      failure = undefined;
+      return await lock._ask();
+    } catch (error) {
+      lock._failed(error);
+      if (!(error instanceof LockBackendError && error.retryable)) throw error;
+      failure = error;
+      return undefined;
+    }
+  };
+  const first = await ask();
+  if (first) return first;
+  const call = lock._newCall(ask);
+  try {
+    for (let made = 1; performance.now() < endMs && made < acquireAttemptsLimit; made += 1) {
+      const woken = await call.pause(Math.min(retryInterval, endMs - performance.now()), signal);
+      if (woken !== undefined) return woken;
+      if (performance.now() >= endMs) break;
+      const grant = call.isKnownBusy() ? undefined : await call.attempt();
+      if (grant !== undefined) return grant;
+    }
+  } finally {
+    call.end();
+  }
+  if (failure !== undefined) throw failure;
+  return undefined;
+}
+
+/** The last work that began under each name. */
+const underWay = new Map<string, Promise<unknown>>();
+
+/** Runs `work` when all earlier work under the same name has settled. */
+async function oneByOne<T>(name: string, work: () => Promise<T>): Promise<T> {
+  const before = underWay.get(name);
+  const running = before === undefined ? work() : before.then(work, work);
+  underWay.set(name, running);
+  try {
+    return await running;
+  } finally {
+    if (underWay.get(name) === running) underWay.delete(name);
   }
 }
 

@@ -10,8 +10,14 @@ import type { Moment } from '../../store/contract';
 /** Ms between two checks of the wall clock while the end is watched. */
 const wallCheckMs = 1000;
 
-export class PeerValidity {
+export interface PeerGrant {
   /** The fencing token; 0 if none was minted. */
+  readonly fence: number;
+  /** A moment before the confirmed request was sent. */
+  readonly sent: Moment;
+}
+
+export class PeerValidity {
   readonly fence: number;
   readonly #key: string;
   readonly #lifetimeMs: number;
@@ -21,7 +27,7 @@ export class PeerValidity {
   /** Set when the signal is first read. */
   #alarm: Alarm | undefined;
 
-  constructor(key: string, fence: number, sent: Moment, lifetimeMs: number) {
+  constructor(key: string, { fence, sent }: PeerGrant, lifetimeMs: number) {
     this.#key = key;
     this.fence = fence;
     this.#lifetimeMs = lifetimeMs;
