@@ -14,8 +14,8 @@ import { redisStore } from '../store/redis/store';
 import { PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
 import { acquireScript, askPermits, refreshScript, releaseScript } from './redis-semaphore/permits';
 import type { PeerGrant } from './redis-semaphore/validity';
-import { commandTimeoutMs, connectIfLazy, directOf } from './stores';
-import { type OneAttempt, PollingCall, wakeNext } from './waiters';
+import { commandTimeoutMs, directOf } from './stores';
+import { wakeNext } from './waiters';
 
 export {
   defaultTimeoutOptions,
@@ -77,13 +77,8 @@ export class Mutex extends PeerLock {
   }
 
   /** @internal */
-  _newCall(ask: OneAttempt<PeerGrant>): PollingCall<PeerGrant> {
-    return new PollingCall(this._client, this._key, this._kind === 'mutex', ask);
-  }
-
-  /** @internal */
-  protected _connect(): void {
-    connectIfLazy(this._client);
+  protected get _at(): RedisClient {
+    return this._client;
   }
 
   /** @internal */
@@ -237,13 +232,8 @@ export class RedlockMutex extends PeerLock {
   }
 
   /** @internal */
-  _newCall(ask: OneAttempt<PeerGrant>): PollingCall<PeerGrant> {
-    return new PollingCall(this._clients, this._key, false, ask);
-  }
-
-  /** @internal */
-  protected _connect(): void {
-    this._clients.forEach(connectIfLazy);
+  protected get _at(): RedisClient[] {
+    return this._clients;
   }
 
   /** @internal */

@@ -13,8 +13,9 @@ export function directOf(client: RedisLike): Pick<Store, 'acquire' | 'release'> 
 }
 
 /** ioredis with `lazyConnect` connects with its first command; the stores send none before it is connected. */
-export function connectIfLazy(client: RedisLike): void {
-  const lazy = client as { status?: unknown; connect?: () => Promise<unknown> };
+export function connectIfLazy(at: RedisLike | RedisLike[]): void {
+  if (Array.isArray(at)) return at.forEach(connectIfLazy);
+  const lazy = at as { status?: unknown; connect?: () => Promise<unknown> };
   if (lazy.status === 'wait') lazy.connect!().catch(() => {});
 }
 

@@ -3,11 +3,12 @@
 import { timers } from '../../core/clock';
 import { LockBackendError, NotAcquiredLockError } from '../../core/errors';
 import { maxTimerMs } from '../../core/options';
+import type { RedisLike } from '../../core/redis-like';
 import { type Alarm, clearAlarm, idle } from '../../core/timers';
 import { newToken } from '../../core/token';
 import { type AcquireRequest, type ExtendRequest, now } from '../../store/contract';
-import { commandTimeoutMs } from '../stores';
-import type { OneAttempt, PollingCall } from '../waiters';
+import { commandTimeoutMs, connectIfLazy } from '../stores';
+import { type OneAttempt, PollingCall } from '../waiters';
 import { type PeerGrant, PeerValidity } from './validity';
 
 /** acquire() got no lock within acquireTimeout, or its attempts. Nothing is held. */
@@ -189,10 +190,8 @@ export abstract class PeerLock {
   protected abstract _isOurs(): Promise<boolean>;
   /** @internal Requests the lock. Resolves with false if another holder has it. */
   protected abstract _request(): Promise<PeerGrant | false>;
-  /** @internal */
-  abstract _newCall(ask: OneAttempt<PeerGrant>): PollingCall<PeerGrant>;
-  /** @internal Connects a client that otherwise connects with its first command. */
-  protected abstract _connect(): void;
+  /** @internal The client, or all clients of a lock that is granted by a majority. */
+  protected abstract get _at(): RedisLike | RedisLike[];
   protected abstract _release(): Promise<void>;
 
   protected _processRefresh = async (): Promise<void> => {
@@ -214,6 +213,11 @@ export abstract class PeerLock {
       if (this.#validity!.leftMs > 0) this.#refreshSoon();
       else this.#lose();
     }
+  }
+
+  /** @internal */
+  _newCall(ask: OneAttempt<PeerGrant>): PollingCall<PeerGrant> {
+    return new PollingCall(this._at, this._key, this._kind === 'mutex', ask);
   }
 
   /** @internal Makes one attempt, after all other requests under our identifier. Resolves with false if the lock is held. */
@@ -270,7 +274,7 @@ export abstract class PeerLock {
     this.#acquiring += 1;
     let grant: PeerGrant | undefined;
     try {
-      this._connect();
+      connectIfLazy(this._at);
       grant = await attempts(this, this._acquireOptions, signal);
       return grant;
     } finally {
