@@ -279,23 +279,22 @@ export abstract class PeerLock {
       return grant;
     } finally {
       this.#acquiring -= 1;
-      if (grant !== undefined) this.#mayExecuteUntilMs = 0;
-      else if (this.#mayExecuteUntilMs > 0) this.#retract();
+      // A lock that another holder may have under our identifier is left to its lockTimeout.
+      if (grant !== undefined || this.#mayBeOurs) this.#mayExecuteUntilMs = 0;
+      else if (this.#mayExecuteUntilMs > 0) this.#retracting = this.#retract();
     }
   }
 
   /**
    * Releases the lock that a request of unknown outcome may have taken, now and again when no such request can execute. Until then,
-   * nothing is requested under this identifier. A lock that another holder may have under the identifier is left to its lockTimeout.
+   * nothing is requested under this identifier. The second release undoes a request that executed between the two.
    */
-  #retract(): void {
+  async #retract(): Promise<void> {
     const untilMs = this.#mayExecuteUntilMs;
     this.#mayExecuteUntilMs = 0;
-    if (this.#mayBeOurs) return;
-    const release = (): Promise<void> => this._release().catch(() => {});
-    this.#retracting = nowAndThen(release, untilMs).finally(() => {
-      this.#retracting = undefined;
-    });
+    await this._release().catch(() => {});
+    await new Promise<void>((resolve) => timers.setIdle(resolve, untilMs - performance.now()));
+    await this._release().catch(() => {});
   }
 
   /** Schedules another refresh after Redis could not be asked, while the lock is surely held. */
@@ -369,13 +368,6 @@ async function oneByOne<T>(name: string, work: () => Promise<T>): Promise<T> {
   } finally {
     if (underWay.get(name) === running) underWay.delete(name);
   }
-}
-
-/** Releases twice. The second release undoes a request that executed between the two. */
-async function nowAndThen(release: () => Promise<void>, thenMs: number): Promise<void> {
-  await release();
-  await new Promise<void>((resolve) => timers.setIdle(resolve, thenMs - performance.now()));
-  await release();
 }
 
 function checkIdentity({
