@@ -43,7 +43,8 @@ export class Ballot implements NodeVotes {
   readonly #count: number;
   readonly #onError: (error: Error) => void;
   readonly #clients: readonly Client[];
-  readonly #unasked: Set<Client>;
+  /** The servers that were not asked, by position. */
+  readonly #unasked: Set<number>;
   #complete = (_: ExecutionStats): void => {};
 
   /**
@@ -57,29 +58,18 @@ export class Ballot implements NodeVotes {
     this.#count = count;
     this.#onError = onError;
     this.#clients = [...clients];
-    this.#unasked = new Set(clients);
+    this.#unasked = new Set(this.#clients.keys());
     this.#whole = new Promise((resolve) => {
       this.#complete = resolve;
     });
   }
 
   asked(node: number): void {
-    this.#unasked.delete(this.#clients[node]!);
+    this.#unasked.delete(node);
   }
 
   voted(node: number, vote: NodeVote): void {
-    this.#note(this.#clients[node]!, vote);
-  }
-
-  /** Ends the attempt. Servers that were not asked vote against, or if none was asked, by the outcome. Resolves when all votes are in. */
-  close(outcome: true | number | Error): Promise<ExecutionStats> {
-    const isOutcome = this.#unasked.size === this.#clients.length;
-    const silence = (): Error => new LockBackendError('it was silent before, and was not asked', { retryable: true });
-    for (const client of this.#unasked) this.#note(client, isOutcome ? outcome : silence());
-    return this.#whole;
-  }
-
-  #note(client: Client, vote: NodeVote): void {
+    const client = this.#clients[node]!;
     const { votesFor, votesAgainst, membershipSize } = this.#stats;
     if (vote === true) votesFor.add(client);
     else {
@@ -88,6 +78,14 @@ export class Ballot implements NodeVotes {
       this.#onError(error);
     }
     if (votesFor.size + votesAgainst.size === membershipSize) this.#complete(this.#stats);
+  }
+
+  /** Ends the attempt. Servers that were not asked vote against, or if none was asked, by the outcome. Resolves when all votes are in. */
+  close(outcome: true | number | Error): Promise<ExecutionStats> {
+    const isOutcome = this.#unasked.size === this.#clients.length;
+    const silence = (): Error => new LockBackendError('it was silent before, and was not asked', { retryable: true });
+    for (const node of this.#unasked) this.voted(node, isOutcome ? outcome : silence());
+    return this.#whole;
   }
 
   #errorOf(client: Client, vote: Exclude<NodeVote, true>): Error {
