@@ -37,12 +37,6 @@ export const noQuorum = 'The operation was unable to achieve a quorum during its
 /** @internal Asks the servers once. A number says that the attempt failed, and to how many resources it was applied. */
 type OneAsk<T> = (ballot: Ballot | undefined) => Promise<T | number> | number;
 
-/** @internal The outcome of one attempt; undefined if it failed. */
-interface Attempt<T extends object | true> {
-  readonly stats: Promise<ExecutionStats>;
-  readonly result: T | undefined;
-}
-
 const defaultSettings: RedlockSettings = Object.freeze({
   driftFactor: 0.01,
   retryCount: 10,
@@ -120,8 +114,11 @@ export abstract class VotingAttempts extends EventEmitter {
     }
   }
 
-  /** @internal Makes one attempt. */
-  protected async _attempt<T extends object | true>(resources: readonly string[], ask: OneAsk<T>): Promise<Attempt<T>> {
+  /** @internal Makes one attempt. Without a result it failed. */
+  protected async _attempt<T extends object | true>(
+    resources: readonly string[],
+    ask: OneAsk<T>,
+  ): Promise<{ stats: Promise<ExecutionStats>; result: T | undefined }> {
     const several = this.clients.size > 1 ? this.#newBallot(resources.length) : undefined;
     for (const client of this.clients) connectIfLazy(client);
     let result: T | undefined;
