@@ -216,14 +216,14 @@ export class RedlockMutex extends PeerLock {
   /** Nodes that lost it get it again, and count from the next refresh on. Without a majority it is released everywhere. */
   protected async _refresh(): Promise<boolean> {
     const lost: Node[] = [];
-    const extended = await this.#count(async (node) => {
+    const isExtended = await this.#byMajority(async (node) => {
       const request = this._extendRequest(this.#keysOf(node), this.#waitFor(1 / 4));
       const reply = await node.extend(request).catch(() => undefined);
       // A node that is silent is not asked twice: the next refresh of the others must not come too late.
       if (reply !== undefined && reply.outcome !== 'extended') lost.push(node);
       return reply?.outcome === 'extended';
     });
-    if (extended < this.#majority) {
+    if (!isExtended) {
       await this._release();
       return false;
     }
@@ -237,26 +237,25 @@ export class RedlockMutex extends PeerLock {
   }
 
   /** @internal */
-  protected async _isOurs(): Promise<boolean> {
-    const ours = await this.#count(async (node) => {
+  protected _isOurs(): Promise<boolean> {
+    return this.#byMajority(async (node) => {
       const inspected = node.inspect(this.#keysOf(node), this.#nodeTimeoutMs, this._identifier);
       const state = await inspected.catch(() => undefined);
       return state?.owned === true;
     });
-    return ours >= this.#majority;
   }
 
   /** @internal */
   protected async _request(): Promise<PeerGrant | false> {
     const sent = now();
     const fences = new Map<Node, number>();
-    const granted = await this.#count(async (node) => {
+    const isGranted = await this.#byMajority(async (node) => {
       const reply = await node.acquire(this.#requestTo(node)).catch((error) => this._failed(error));
       if (reply?.granted) fences.set(node, reply.fence);
       return reply?.granted === true;
     });
     const fence = Math.max(0, ...fences.values());
-    const isAgreed = granted >= this.#majority && (await this.#agree(fences, fence));
+    const isAgreed = isGranted && (await this.#agree(fences, fence));
     if (isAgreed && now().monoMs - sent.monoMs < trustedMs(this._acquireOptions.lockTimeout)) return { fence, sent };
     await this._release();
     return false;
@@ -268,10 +267,6 @@ export class RedlockMutex extends PeerLock {
 
   get #nodes(): Node[] {
     return this._clients.map(redisStore);
-  }
-
-  get #majority(): number {
-    return Math.floor(this._clients.length / 2) + 1;
   }
 
   /** The longest wait for a silent node, far below the lifetime. A refresh waits longer: giving up too early loses the lock. */
@@ -296,18 +291,17 @@ export class RedlockMutex extends PeerLock {
     return { keys: this.#keysOf(node), token: this._identifier, commandTimeoutMs: this.#nodeTimeoutMs };
   }
 
-  /** The number of nodes for which `each` resolves with true. */
-  async #count(each: (node: Node) => Promise<boolean>, nodes: Iterable<Node> = this.#nodes): Promise<number> {
-    const answers = await Promise.all(Array.from(nodes, each));
-    return answers.filter(Boolean).length;
+  /** Resolves with true if `each` does so for a majority of all nodes. */
+  async #byMajority(each: (node: Node) => Promise<boolean>, asked: Iterable<Node> = this.#nodes): Promise<boolean> {
+    const answers = await Promise.all(Array.from(asked, each));
+    return answers.filter(Boolean).length > this._clients.length / 2;
   }
 
   /** Makes a majority of the nodes mint only larger fences than ours from now on. */
-  async #agree(fences: ReadonlyMap<Node, number>, fence: number): Promise<boolean> {
-    const agreed = await this.#count(async (node) => {
+  #agree(fences: ReadonlyMap<Node, number>, fence: number): Promise<boolean> {
+    return this.#byMajority(async (node) => {
       return fences.get(node)! >= fence || node.raise({ ...this.#releaseFrom(node), fence }).catch(() => false);
     }, fences.keys());
-    return agreed >= this.#majority;
   }
 }
 
