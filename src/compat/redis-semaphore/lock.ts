@@ -87,19 +87,20 @@ export abstract class PeerLock {
   /** The refresh in flight, or the last one. */
   #refreshed: Promise<void> | undefined;
 
-  constructor({
-    lockTimeout = defaultTimeoutOptions.lockTimeout,
-    acquireTimeout = defaultTimeoutOptions.acquireTimeout,
-    acquireAttemptsLimit = defaultTimeoutOptions.acquireAttemptsLimit,
-    retryInterval = defaultTimeoutOptions.retryInterval,
-    refreshInterval = Math.round(lockTimeout * refreshShare),
-    onLockLost = throwIt,
-    externallyAcquiredIdentifier,
-    identifierSuffix,
-    identifier,
-    acquiredExternally,
-  }: PeerLockOptions = {}) {
-    checkIdentity({ externallyAcquiredIdentifier, identifier, acquiredExternally });
+  constructor(options: PeerLockOptions = {}) {
+    checkIdentity(options);
+    const {
+      lockTimeout = defaultTimeoutOptions.lockTimeout,
+      acquireTimeout = defaultTimeoutOptions.acquireTimeout,
+      acquireAttemptsLimit = defaultTimeoutOptions.acquireAttemptsLimit,
+      retryInterval = defaultTimeoutOptions.retryInterval,
+      refreshInterval = Math.round(lockTimeout * refreshShare),
+      onLockLost = throwIt,
+      externallyAcquiredIdentifier,
+      identifierSuffix,
+      identifier,
+      acquiredExternally,
+    } = options;
     const given = identifier || externallyAcquiredIdentifier;
     this.#isShared = given !== undefined && given !== '';
     this._identifier = given || newToken(undefined) + (identifierSuffix ? `-${identifierSuffix}` : '');
@@ -370,11 +371,7 @@ async function oneByOne<T>(name: string, work: () => Promise<T>): Promise<T> {
   }
 }
 
-function checkIdentity({
-  externallyAcquiredIdentifier,
-  identifier,
-  acquiredExternally,
-}: Record<string, unknown>): void {
+function checkIdentity({ externallyAcquiredIdentifier, identifier, acquiredExternally }: PeerLockOptions): void {
   if (identifier !== undefined && (!identifier || typeof identifier !== 'string')) {
     throw new Error('identifier must be not empty random string');
   }
