@@ -20,6 +20,7 @@ export class RedlockRenewal<Lock extends { readonly expiration: number }> {
   readonly #settings: RedlockSettings;
   readonly #extendOnce: (lock: Lock) => Promise<Lock>;
   readonly #aborter = new AbortController();
+  readonly signal: RedlockAbortSignal = this.#aborter.signal;
   /** The failed attempts to extend the lock. */
   readonly #failed: Promise<ExecutionStats>[] = [];
   #isStopped = false;
@@ -32,10 +33,6 @@ export class RedlockRenewal<Lock extends { readonly expiration: number }> {
     this.#settings = settings;
     this.#extendOnce = extendOnce;
     this.#ringIn();
-  }
-
-  get signal(): RedlockAbortSignal {
-    return this.#aborter.signal;
   }
 
   /** Stops the renewal. Resolves when the extension in flight has settled. */
