@@ -1,5 +1,5 @@
-// The base of redis-semaphore's classes: attempts until acquireTimeout ends, one each retryInterval and one whenever a release in this
-// process wakes the caller; refreshes while the lock is held; and its loss.
+// The base of redis-semaphore's classes. A caller attempts once each retryInterval until acquireTimeout ends, and whenever a release in
+// this process wakes it. A held lock is refreshed until it is released or its loss is noticed.
 import { timers } from '../../core/clock';
 import { LockBackendError, NotAcquiredLockError } from '../../core/errors';
 import { maxTimerMs } from '../../core/options';
