@@ -5,17 +5,13 @@ import { systemClock, timers } from '../../core/clock';
 import { LockLostError, type LossReason } from '../../core/errors';
 import { type Alarm, clearAlarm } from '../../core/timers';
 import { Validity } from '../../hold/validity';
-import type { Moment } from '../../store/contract';
+import type { Grant, Moment } from '../../store/contract';
 
 /** Ms between two checks of the wall clock while the end is watched. */
 const wallCheckMs = 1000;
 
-export interface PeerGrant {
-  /** The fencing token; 0 if none was minted. */
-  readonly fence: number;
-  /** A moment before the confirmed request was sent. */
-  readonly sent: Moment;
-}
+/** The fence is 0 if none was minted. */
+export type PeerGrant = Pick<Grant, 'fence' | 'sent'>;
 
 export class PeerValidity {
   readonly fence: number;
