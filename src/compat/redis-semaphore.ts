@@ -60,7 +60,7 @@ export class Mutex extends PeerLock {
   }
 
   /** @internal The key in Redis. */
-  protected _named(key: unknown): string {
+  protected _named(key: string): string {
     return mutexKey(key);
   }
 
@@ -121,12 +121,12 @@ class PeerSemaphore extends Mutex {
    */
   constructor(client: RedisClient, key: string, limit: number, options?: PeerLockOptions) {
     super(client, key, options);
-    this._limit = count('limit', limit);
+    this._limit = required('limit', limit, 'number');
   }
 
   /** @internal Any text: nothing but the sorted set has its name. */
-  protected override _named(key: unknown): string {
-    return unusedName(`semaphore:${textOf(key)}`);
+  protected override _named(key: string): string {
+    return unusedName(`semaphore:${required('key', key, 'string')}`);
   }
 
   /** The holder's members of the sorted set. */
@@ -176,7 +176,7 @@ export class MultiSemaphore extends PeerSemaphore {
    */
   constructor(client: RedisClient, key: string, limit: number, permits: number, options?: PeerLockOptions) {
     super(client, key, limit, options);
-    this._permits = count('permits', permits);
+    this._permits = required('permits', permits, 'number');
   }
 
   protected override get _members(): readonly string[] {
@@ -324,18 +324,13 @@ export class RedlockSemaphore {
 /** Not to be had: see the message that its constructor throws. */
 export class RedlockMultiSemaphore extends RedlockSemaphore {}
 
-function mutexKey(key: unknown): string {
-  return peerKey(`mutex:${textOf(key)}`, '');
+function mutexKey(key: string): string {
+  return peerKey(`mutex:${required('key', key, 'string')}`, '');
 }
 
-function textOf(key: unknown): string {
-  if (!key) throw new Error('"key" is required');
-  if (typeof key !== 'string') throw new Error('"key" must be a string');
-  return key;
-}
-
-function count(name: string, value: unknown): number {
+/** Returns an argument after redis-semaphore's own check. */
+function required<T>(name: string, value: T, type: 'string' | 'number'): T {
   if (!value) throw new Error(`"${name}" is required`);
-  if (typeof value !== 'number') throw new Error(`"${name}" must be a number`);
+  if (typeof value !== type) throw new Error(`"${name}" must be a ${type}`);
   return value;
 }
