@@ -54,7 +54,7 @@ export function instrument(options?: InstrumentOptions): () => void {
   const tracer = (given.tracerProvider ?? api.trace.getTracerProvider()).getTracer(scopeName);
   const meter = (given.meterProvider ?? api.metrics.getMeterProvider()).getMeter(scopeName);
   const stopMetering = meterLocks((metric) => recorderOf(meter, metric));
-  const stopTracing = new LockSpans(api, tracer, given.key).start();
+  const stopTracing = traceLocks(api, tracer, given.key);
   return () => {
     stopMetering();
     stopTracing();
@@ -75,104 +75,81 @@ function recorderOf(meter: Meter, { name, type, unit, description, buckets }: Me
 /** The span of a function that runs under a lock. */
 interface HoldSpan {
   readonly span: Span;
-  /** Set when the function has settled or the lock has ended. The other event ends the span. */
-  isHalfOver: boolean;
+  /** Is called when the function has settled, and when the lock has ended. The second call ends the span. */
+  endHalf(): void;
 }
 
-class LockSpans {
-  readonly #api: Api;
-  readonly #tracer: Tracer;
-  readonly #shownKey: InstrumentOptions['key'];
-  readonly #acquires = new Map<AcquireEvent, Span>();
-  readonly #holds = new Map<ObservedHold, HoldSpan>();
+function traceLocks(api: Api, tracer: Tracer, shownKey: InstrumentOptions['key']): () => void {
+  const acquires = new Map<AcquireEvent, Span>();
+  const holds = new Map<ObservedHold, HoldSpan>();
 
-  constructor(api: Api, tracer: Tracer, shownKey: InstrumentOptions['key']) {
-    this.#api = api;
-    this.#tracer = tracer;
-    this.#shownKey = shownKey;
-  }
-
-  start(): () => void {
-    const stop = listen({
-      'tracing:redis-exp-lock:acquire:start': (event: AcquireEvent) =>
-        this.#acquires.set(event, this.#span('lock acquire', event)),
-      'tracing:redis-exp-lock:acquire:asyncEnd': (event: AcquireEvent) => this.#endAcquire(event),
-      'redis-exp-lock:hold': (message: HoldMessage) => this.#onHold(message),
+  function begin(what: string, { name, kind, key }: LockEvent, attributes?: Attributes): Span {
+    return tracer.startSpan(name === '' ? what : `${what} ${name}`, {
+      kind: api.SpanKind.INTERNAL,
+      attributes: { 'lock.name': name, 'lock.kind': kind, ...attributesOf(key, shownKey), ...attributes },
     });
-    return () => {
-      stop();
-      for (const span of this.#acquires.values()) span.end();
-      for (const { span } of this.#holds.values()) span.end();
-      this.#acquires.clear();
-      this.#holds.clear();
-    };
-  }
-
-  #span(what: string, event: LockEvent, attributes?: Attributes): Span {
-    const { name, kind, key } = event;
-    return this.#tracer.startSpan(name === '' ? what : `${what} ${name}`, {
-      kind: this.#api.SpanKind.INTERNAL,
-      attributes: { 'lock.name': name, 'lock.kind': kind, ...this.#attributesOf(key), ...attributes },
-    });
-  }
-
-  #attributesOf(key: Key): Attributes {
-    if (this.#shownKey === undefined) return {};
-    try {
-      return { 'lock.key': typeof key === 'string' ? this.#shownKey(key) : key.map((each) => this.#shownKey!(each)) };
-    } catch {
-      return {};
-    }
-  }
-
-  #endAcquire(event: AcquireEvent): void {
-    const span = this.#acquires.get(event);
-    if (span === undefined) return;
-    this.#acquires.delete(event);
-    span.setAttributes({ 'lock.attempts': event.attempts!, 'lock.waited_ms': event.waitedMs! });
-    if (event.outcome === 'granted') span.setAttribute('lock.fence', event.fence!);
-    if (event.error !== undefined) this.#fail(span, errorType(event.error));
-    span.end();
   }
 
   /** Marks a span as failed, without the message of the error, which names the key. */
-  #fail(span: Span, code: string): void {
+  function fail(span: Span, code: string): void {
     span.setAttribute('error.type', code);
-    span.setStatus({ code: this.#api.SpanStatusCode.ERROR, message: code });
+    span.setStatus({ code: api.SpanStatusCode.ERROR, message: code });
   }
 
-  #onHold(message: HoldMessage): void {
-    const { hold } = message;
-    if (message.phase === 'run') return this.#run(message);
-    const open = this.#holds.get(hold);
-    if (message.phase !== 'ended' || open === undefined) return;
-    if (hold.outcome === 'lost') this.#fail(open.span, 'ERR_LOCK_LOST');
-    this.#endHalf(hold);
+  function endAcquire(event: AcquireEvent): void {
+    const span = acquires.get(event);
+    if (span === undefined) return;
+    acquires.delete(event);
+    span.setAttributes({ 'lock.attempts': event.attempts!, 'lock.waited_ms': event.waitedMs! });
+    if (event.outcome === 'granted') span.setAttribute('lock.fence', event.fence!);
+    if (event.error !== undefined) fail(span, errorType(event.error));
+    span.end();
   }
 
-  #run(message: HoldMessage & { readonly phase: 'run' }): void {
+  function onRun(message: HoldMessage & { readonly phase: 'run' }): void {
     const { hold, run } = message;
-    const span = this.#span('lock hold', hold, { 'lock.fence': hold.fence });
-    const isOver = hold.outcome !== undefined;
-    if (isOver) this.#fail(span, 'ERR_LOCK_LOST');
-    this.#holds.set(hold, { span, isHalfOver: isOver });
-    const { context, trace } = this.#api;
+    const span = begin('lock hold', hold, { 'lock.fence': hold.fence });
+    let isHalfOver = hold.outcome !== undefined;
+    if (isHalfOver) fail(span, 'ERR_LOCK_LOST');
+    const endHalf = (): void => {
+      if (isHalfOver && holds.delete(hold)) span.end();
+      isHalfOver = true;
+    };
+    holds.set(hold, { span, endHalf });
+    const { context, trace } = api;
     message.run = () => {
       const running = context.with(trace.setSpan(context.active(), span), run);
-      const end = (): void => this.#endHalf(hold);
-      running.then(end, end);
+      running.then(endHalf, endHalf);
       return running;
     };
   }
 
-  #endHalf(hold: ObservedHold): void {
-    const open = this.#holds.get(hold);
-    if (open === undefined) return;
-    if (!open.isHalfOver) {
-      open.isHalfOver = true;
-      return;
-    }
-    this.#holds.delete(hold);
-    open.span.end();
+  const stop = listen({
+    'tracing:redis-exp-lock:acquire:start': (event: AcquireEvent) => acquires.set(event, begin('lock acquire', event)),
+    'tracing:redis-exp-lock:acquire:asyncEnd': endAcquire,
+    'redis-exp-lock:hold': (message: HoldMessage) => {
+      const { hold } = message;
+      if (message.phase === 'run') return onRun(message);
+      const open = holds.get(hold);
+      if (message.phase !== 'ended' || open === undefined) return;
+      if (hold.outcome === 'lost') fail(open.span, 'ERR_LOCK_LOST');
+      open.endHalf();
+    },
+  });
+  return () => {
+    stop();
+    for (const span of acquires.values()) span.end();
+    for (const { span } of holds.values()) span.end();
+    acquires.clear();
+    holds.clear();
+  };
+}
+
+function attributesOf(key: Key, shownKey: InstrumentOptions['key']): Attributes {
+  if (shownKey === undefined) return {};
+  try {
+    return { 'lock.key': typeof key === 'string' ? shownKey(key) : key.map((each) => shownKey(each)) };
+  } catch {
+    return {};
   }
 }
