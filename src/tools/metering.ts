@@ -3,7 +3,7 @@
 // Invariant: each increment of a gauge is followed by one decrement under the same labels, at the latest when the metering ends. No
 // label contains a key.
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import type { AcquireEvent, HoldMessage, LockEvent, LostEvent, ObservedHold, WarningEvent } from '../core/events';
+import type { AcquireEvent, HoldMessage, LockEvent, LostEvent, WarningEvent } from '../core/events';
 
 const waitBuckets = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60];
 const lockLabels = ['lock.name', 'lock.kind'];
@@ -75,8 +75,8 @@ export type Recorder = (value: number, labels: Labels) => void;
 export function meterLocks(recorderOf: (metric: Metric) => Recorder): () => void {
   const recorders = Object.entries(metrics).map(([name, metric]) => [name, recorderOf(metric)]);
   const record: Record<keyof typeof metrics, Recorder> = Object.fromEntries(recorders);
-  const waiting = new Counted<AcquireEvent>(record.waiting);
-  const held = new Counted<ObservedHold>(record.held);
+  const waiting = counted(record.waiting);
+  const held = counted(record.held);
   const stop = listen({
     'tracing:redis-exp-lock:acquire:start': (event: AcquireEvent) => waiting.add(event),
     'tracing:redis-exp-lock:acquire:asyncEnd': (event: AcquireEvent) => {
@@ -99,33 +99,26 @@ export function meterLocks(recorderOf: (metric: Metric) => Recorder): () => void
   };
 }
 
-/** A count of open events, each with the labels under which it was counted. */
-class Counted<T extends LockEvent> {
-  readonly #labels = new Map<T, Labels>();
-  readonly #count: Recorder;
-
-  constructor(count: Recorder) {
-    this.#count = count;
-  }
-
-  add(event: T): void {
-    const labels = labelsOf(event);
-    this.#labels.set(event, labels);
-    this.#count(1, labels);
-  }
-
-  /** Removes an event. Returns false if the event was not counted. */
-  remove(event: T): boolean {
-    const labels = this.#labels.get(event);
-    if (labels === undefined) return false;
-    this.#labels.delete(event);
-    this.#count(-1, labels);
-    return true;
-  }
-
-  clear(): void {
-    for (const event of [...this.#labels.keys()]) this.remove(event);
-  }
+/** Counts open events on a gauge, each under the labels that it had when it was added. */
+function counted(count: Recorder) {
+  const open = new Map<LockEvent, Labels>();
+  return {
+    add(event: LockEvent): void {
+      const labels = labelsOf(event);
+      open.set(event, labels);
+      count(1, labels);
+    },
+    /** Removes an event. Returns false if the event was not counted. */
+    remove(event: LockEvent): boolean {
+      const labels = open.get(event);
+      if (labels !== undefined) count(-1, labels);
+      return open.delete(event);
+    },
+    clear(): void {
+      for (const labels of open.values()) count(-1, labels);
+      open.clear();
+    },
+  };
 }
 
 function labelsOf({ name, kind }: LockEvent): Labels {
