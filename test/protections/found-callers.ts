@@ -90,7 +90,7 @@ export const foundCallers: readonly Protection[] = [
   {
     hazard: 'H87',
     without: 'signals go to the command alone',
-    changes: [piece('H87', '-this', 'this')],
+    changes: [piece('H87', '-pid', 'pid')],
     test: 'process/cli.test.ts',
   },
   {

@@ -1,7 +1,7 @@
 // The command that runs under a lock. It runs without a shell in its own process group, which gets every signal and is ended as a whole.
 //
 // Invariant: after a loss of the lock, `runCommand` resolves only when no process of the group is left.
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { exitCodes } from './exit';
@@ -31,7 +31,7 @@ export function runCommand({ command, env, foreground, killAfterMs, lost, signal
   const [file, ...args] = command as [string, ...string[]];
   return new Promise((resolve) => {
     const child = spawn(file, args, { stdio: 'inherit', detached: !foreground, env: { ...process.env, ...env } }); // H87d
-    const group = new Group(child.pid ?? 0, !foreground);
+    const group = groupOf(child, !foreground);
     let isEnding = false;
     let stop: ForwardedSignal | undefined;
     const onLost = (): void => {
@@ -55,7 +55,6 @@ export function runCommand({ command, env, foreground, killAfterMs, lost, signal
       finish(error.code === 'ENOENT' ? exitCodes.notFound : exitCodes.notExecutable);
     });
     child.once('exit', async (code, signal) => {
-      group.isLeaderGone = true;
       // A signal that ends the command ends the whole group.
       if (isEnding || lost.aborted) await group.end(killAfterMs); // H87b
       finish(lost.aborted ? exitCodes.lost : (code ?? codeOf(signal!)));
@@ -66,58 +65,50 @@ export function runCommand({ command, env, foreground, killAfterMs, lost, signal
   });
 }
 
-class Group {
-  /** Set when the command itself has ended. Its process id may be reused by then, but the id of its group is not. */
-  isLeaderGone = false;
-  readonly #pid: number;
-  readonly #isOurs: boolean;
-  #ending: Promise<void> | undefined;
+/** The processes of a command: those of its group if it has one of its own (`isOurs`), otherwise the command alone. */
+function groupOf(child: ChildProcess, isOurs: boolean) {
+  const { pid } = child;
+  let ending: Promise<void> | undefined;
+  const isLeaderGone = (): boolean => child.exitCode !== null || child.signalCode !== null;
 
-  constructor(pid: number, isOurs: boolean) {
-    this.#pid = pid;
-    this.#isOurs = isOurs;
+  function send(signal: NodeJS.Signals | 0): boolean {
+    // The process id of a command that has ended may be reused, but the id of its group is not.
+    if (pid === undefined || (!isOurs && isLeaderGone())) return false;
+    try {
+      return process.kill(isOurs ? -pid : pid, signal); // H87
+    } catch (error) {
+      return (error as NodeJS.ErrnoException).code === 'EPERM';
+    }
   }
 
-  forward(signal: ForwardedSignal): void {
-    const isSentAlready = !this.#isOurs && process.stdin.isTTY && fromTerminal.includes(signal);
-    if (!isSentAlready) this.#send(signal);
-  }
-
-  /** Sends SIGTERM now and SIGKILL after `killAfterMs`. Resolves when the whole group is gone. */
-  end(killAfterMs: number): Promise<void> {
-    this.#ending ??= this.#end(killAfterMs);
-    return this.#ending;
-  }
-
-  async #end(killAfterMs: number): Promise<void> {
-    this.#send('SIGTERM');
-    this.#send('SIGCONT');
-    if (await this.#goneWithin(killAfterMs)) return;
-    this.#send('SIGKILL'); // H87c
-    await this.#goneWithin(goneMs);
-  }
-
-  async #goneWithin(ms: number): Promise<boolean> {
+  async function goneWithin(ms: number): Promise<boolean> {
     const endMs = performance.now() + ms;
-    while (this.#isAlive()) {
+    while (send(0) && !(isOurs && isLeaderGone() && hasOnlyZombies(pid!))) {
       if (performance.now() >= endMs) return false;
       await sleep(pollMs);
     }
     return true;
   }
 
-  #isAlive(): boolean {
-    return this.#send(0) && !(this.#isOurs && this.isLeaderGone && hasOnlyZombies(this.#pid));
+  async function endWithin(killAfterMs: number): Promise<void> {
+    send('SIGTERM');
+    send('SIGCONT');
+    if (await goneWithin(killAfterMs)) return;
+    send('SIGKILL'); // H87c
+    await goneWithin(goneMs);
   }
 
-  #send(signal: NodeJS.Signals | 0): boolean {
-    if (this.#pid === 0 || (!this.#isOurs && this.isLeaderGone)) return false;
-    try {
-      return process.kill(this.#isOurs ? -this.#pid : this.#pid, signal); // H87
-    } catch (error) {
-      return (error as NodeJS.ErrnoException).code === 'EPERM';
-    }
-  }
+  return {
+    forward(signal: ForwardedSignal): void {
+      const isSentAlready = !isOurs && process.stdin.isTTY && fromTerminal.includes(signal);
+      if (!isSentAlready) send(signal);
+    },
+    /** Sends SIGTERM now and SIGKILL after `killAfterMs`. Resolves when the whole group is gone. */
+    end(killAfterMs: number): Promise<void> {
+      ending ??= endWithin(killAfterMs);
+      return ending;
+    },
+  };
 }
 
 /** Tells if only zombies of a group are left. They count as gone: a container without an init process never collects its orphans. */
