@@ -38,14 +38,14 @@ export function runCommand({ command, env, foreground, killAfterMs, lost, signal
       note(`the lock was lost (${lost.reason?.reason ?? 'lost'}): ending ${file}`);
       group.end(killAfterMs);
     };
-    signals.forwardTo((signal) => {
+    signals.forward = (signal) => {
       isEnding ||= ending.includes(signal);
       // A command that holds the lock may treat SIGHUP as a request to read its configuration again.
       if (ending.includes(signal) && (lost.aborted || signal !== 'SIGHUP')) stop = signal;
       group.forward(signal);
-    });
+    };
     const finish = (code: number): void => {
-      signals.forwardTo(undefined);
+      signals.forward = undefined;
       lost.removeEventListener('abort', onLost);
       if (stop !== undefined) signals.stop(stop); // H94
       resolve(code);

@@ -19,29 +19,19 @@ export function endOfProcess(): AbortController {
 
 export class Signals {
   readonly #wait = new AbortController();
-  #forward: ((signal: ForwardedSignal) => void) | undefined;
+  /** Aborts with an Exit at a signal that comes while no command runs, or after a command that was told to end. */
+  readonly wait: AbortSignal = this.#wait.signal;
+  /** Takes the signals while a command runs. */
+  forward: ((signal: ForwardedSignal) => void) | undefined;
 
   constructor() {
-    for (const signal of forwarded) process.on(signal, () => this.#on(signal));
-  }
-
-  /** Aborts with an Exit at a signal that comes while no command runs, or after a command that was told to end. */
-  get wait(): AbortSignal {
-    return this.#wait.signal;
-  }
-
-  /** Passes signals to a command from now on; undefined ends that. */
-  forwardTo(forward: ((signal: ForwardedSignal) => void) | undefined): void {
-    this.#forward = forward;
+    for (const signal of forwarded) {
+      process.on(signal, () => (this.forward === undefined ? this.stop(signal) : this.forward(signal)));
+    }
   }
 
   /** Ends the present wait, or the next wait after the command. */
   stop(signal: ForwardedSignal): void {
     this.#wait.abort(new Exit(codeOf(signal)));
-  }
-
-  #on(signal: ForwardedSignal): void {
-    if (this.#forward !== undefined) this.#forward(signal);
-    else this.stop(signal);
   }
 }
