@@ -2,7 +2,6 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { LockBackendError, LockLostError, TooManyLockAttemptsError } from '../../core/errors';
-import type { Key } from '../../core/keys';
 import type { WaitOptions } from '../../core/options';
 import { Election } from '../../election';
 import type { Lease } from '../../hold/lease';
@@ -20,8 +19,8 @@ const defaultKillAfterMs = 5000;
 /** The pause before the next attempt if the key is held as another kind of lock. */
 const otherKindMs = 100;
 
-/** Runs the command under a lock. Resolves with its exit code; with 76 if `lost` aborted. */
-type Execute = (key: Key, fence: number, lost: AbortSignal) => Promise<number>;
+/** Runs the command under a lease or in a term. Resolves with its exit code; with 76 if the lock was lost. */
+type Execute = (held: Pick<Lease, 'fence' | 'signal'>) => Promise<number>;
 
 /** Opens a session for work that runs the command under a lock. Signals end the work while the command does not run. */
 async function underLock(
@@ -37,15 +36,14 @@ async function underLock(
     note(`warning: --ttl ${text}: another may have the lock before a command that lost it is gone`);
   }
   const signals = new Signals();
-  const execute: Execute = (key, fence, lost) => {
-    const env = { LOCK_KEY: [key].flat().join('\n'), LOCK_FENCE: String(fence), LOCK_OWNER: label() };
+  const execute: Execute = ({ fence, signal: lost }) => {
+    const env = { LOCK_KEY: line.operands.join('\n'), LOCK_FENCE: String(fence), LOCK_OWNER: label() };
     return runCommand({ command: line.command!, env, foreground: values.foreground, killAfterMs, lost, signals });
   };
   const options = { lifetime, autoExtend: true, register: true, owner: label() };
   return withSession(line, options, (session) => work(session, execute, signals), signals.wait);
 }
 
-/** Runs a command under a lock. @returns the exit code. */
 export async function run(line: CommandLine): Promise<number> {
   const { values, operands: keys } = line;
   const { permits, 'busy-code': busyCode = exitCodes.busy } = values;
@@ -61,7 +59,7 @@ export async function run(line: CommandLine): Promise<number> {
       const lease = await acquire(session, keys, ways, timeoutMs, wait);
       wait.throwIfAborted();
       if (values.verbose) note(`holding ${keys.join(', ')} (fence ${lease.fence})`);
-      const code = await execute(keys.length === 1 ? keys[0]! : keys, lease.fence, lease.signal);
+      const code = await execute(lease);
       return code === exitCodes.lost && lease.signal.aborted ? code : await released(lease, code);
     } finally {
       await withinLimit(close());
@@ -92,18 +90,17 @@ type WayToAcquire = (wait: WaitOptions) => Promise<Lease>;
  */
 function waysToAcquire(
   { withLock, options }: Session,
-  line: CommandLine,
+  { operands: keys, values }: CommandLine,
 ): { readonly ways: readonly WayToAcquire[]; close(): Promise<void> } {
-  const keys = line.operands;
   const [key] = keys as [string];
-  if (line.values.permits !== undefined) {
-    const [wanted, max] = line.values.permits;
+  if (values.permits !== undefined) {
+    const [wanted, max] = values.permits;
     const semaphore = new Semaphore(key, max, options);
     return { ways: [(wait) => semaphore.acquire(wanted, wait)], close: () => semaphore.close({ drain: false }) };
   }
   if (keys.length > 1) return { ways: [(wait) => withLock.promise(keys, wait)], close: async () => {} };
   const lock = new RWLock(key, options);
-  const ways: WayToAcquire[] = line.values.shared
+  const ways: WayToAcquire[] = values.shared
     ? [(wait) => lock.acquireRead(wait)]
     : [(wait) => withLock.promise(key, wait), (wait) => lock.acquireWrite(wait)];
   return { ways, close: () => lock.close({ drain: false }) };
@@ -150,20 +147,19 @@ async function tellHolder({ withLock }: Session, keys: readonly string[]): Promi
 
 /** Runs a command once a slot. @returns the exit code: 0 if the job of the slot is done or running elsewhere. */
 export async function once(line: CommandLine): Promise<number> {
-  const every = line.values.every;
+  const { every, offset = 0, quiet } = line.values;
   if (every === undefined || every < 1000) throw usage('once: --every takes a duration of at least 1s, and is needed');
-  const offset = line.values.offset ?? 0;
   const [key] = line.operands as [string];
   return underLock(line, async ({ withLock }, execute, signals) => {
     try {
       const result = await withLock.once(key, { every, offset }, async (lease) => {
         signals.wait.throwIfAborted();
-        return execute(key, lease.fence, lease.signal);
+        return execute(lease);
       });
       if (result.ran) return result.value;
       const until = new Date(result.slot.end).toISOString();
       const how = result.reason === 'done' ? 'has run in this slot' : 'is running';
-      if (!line.values.quiet) note(`${key} ${how}: the next slot begins at ${until}`);
+      if (!quiet) note(`${key} ${how}: the next slot begins at ${until}`);
       return 0;
     } catch (error) {
       if (error instanceof LockLostError) return exitCodes.lost;
@@ -176,20 +172,14 @@ export async function once(line: CommandLine): Promise<number> {
 export async function elect(line: CommandLine): Promise<number> {
   const [name] = line.operands as [string];
   return underLock(line, async ({ options }, execute, { wait }) => {
-    const { redis, lifetime, prefix, register } = options;
-    const election = new Election(name, { redis, lifetime, prefix, register, id: label(), owner: label() });
+    const election = new Election(name, { ...options, id: label() });
     try {
       const code = await election.lead(
         async (term) => {
           if (wait.aborted) return (wait.reason as Exit).code;
           if (line.values.verbose) note(`leading ${name} (term ${term.fence})`);
-          const lost = new AbortController();
-          // A signal to this process has already reached the command, which may end in its own time.
-          const onAbort = (): void =>
-            void (term.signal.reason instanceof LockLostError && lost.abort(term.signal.reason));
-          term.signal.addEventListener('abort', onAbort);
-          if (term.signal.aborted) onAbort();
-          return execute(name, term.fence, lost.signal);
+          // While the command runs, signals reach it alone, so that only a loss aborts the term.
+          return execute(term);
         },
         { signal: wait },
       );
