@@ -80,13 +80,8 @@ function withNeeded(some: readonly Feature[]): Set<Feature> {
   return new Set(names.filter((name) => all.has(name)));
 }
 
-/** A key or channel, and the pattern that permits it. */
-interface Place {
-  readonly name: string;
-  readonly pattern: string;
-}
-
-type RightPlaces = Readonly<Record<string, Place>>;
+/** The keys and channels that rights name, and the pattern that permits each. */
+type RightPlaces = Readonly<Record<string, { readonly name: string; readonly pattern: string }>>;
 
 function placesAt(prefix: string): RightPlaces {
   const key = `${prefix}redis-exp-lock-doctor`;
@@ -119,11 +114,13 @@ export async function checkRights(send: SendWords, asked: RequestedRights): Prom
   const found = new Map(await Promise.all(tried));
   const has: Has = (right) => found.get(right) === true;
   const isAbsent = (right: string): boolean => found.get(right) === undefined;
-  const wanted = asked.features ?? withNeeded(names.filter((name) => isExpected(name, has)));
-  const lacks = (name: Feature): string[] =>
-    features[name].rights
-      .filter((right) => !has(right) && !isAbsent(right))
-      .flatMap((right) => missingWords(right, places, has));
+  const isExpected = (name: Feature): boolean =>
+    name === 'lock' || (features[name].isWhole === true && features[name].rights.some(has));
+  const wanted = asked.features ?? withNeeded(names.filter(isExpected));
+  const lacks = (name: Feature): string[] => {
+    const refused = features[name].rights.filter((right) => found.get(right) === false);
+    return refused.flatMap((right) => missingWords(right, places, has));
+  };
   const missing = new Set([...wanted].flatMap(lacks));
   const absentOf = (name: Feature): string[] => features[name].rights.filter(isAbsent).map(nameOf);
   const rows = names.map((name) => row(name, new Set(lacks(name)), absentOf(name), wanted.has(name)));
@@ -137,10 +134,6 @@ export async function checkRights(send: SendWords, asked: RequestedRights): Prom
   return rows;
 }
 
-function isExpected(name: Feature, has: Has): boolean {
-  return name === 'lock' || (features[name].isWhole === true && features[name].rights.some(has));
-}
-
 function row(name: Feature, lacks: ReadonlySet<string>, absent: readonly string[], isWanted: boolean): Finding {
   const others = Object.keys(aliases).filter((each) => aliases[each] === name);
   const check = `rights: ${[name, ...others].join(', ')}`;
@@ -151,9 +144,8 @@ function row(name: Feature, lacks: ReadonlySet<string>, absent: readonly string[
   const [first] = absent;
   if (first === undefined) return ok(check);
   const missing = `this server has no ${absent.join(', ')}`;
-  if (absent.some((command) => !(command in substitutes))) return isWanted ? fail(check, missing) : ok(check, missing);
-  const remedy = `${missing}: ${substitutes[first]}`;
-  return isWanted ? warn(check, remedy) : ok(check, remedy);
+  if (absent.some((command) => !(command in substitutes))) return (isWanted ? fail : ok)(check, missing);
+  return (isWanted ? warn : ok)(check, `${missing}: ${substitutes[first]}`);
 }
 
 /** The words of ACL SETUSER for one right, without words that are permitted already: a pattern beside `~*` or `&*` is an error. */
