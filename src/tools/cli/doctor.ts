@@ -51,8 +51,9 @@ async function examine({ connection, store, prefix }: Session, asked: RequestedR
     const bounded: SendWords = (words) => inTime(send(words), silentMs);
     const trips = await roundTrips(bounded);
     if (trips.status === 'fail') return [...start, ...together([...said, { findings: [trips], port: undefined }])];
-    const port = masters.length > 1 ? (await infoOf(bounded))?.('tcp_port') : undefined;
-    said.push({ findings: [trips, ...(await ofMaster(bounded, asked))], port });
+    const info = await infoOf(bounded);
+    const port = masters.length > 1 ? info?.('tcp_port') : undefined;
+    said.push({ findings: [trips, ...(await ofMaster(bounded, info, asked))], port });
   }
   return [...start, ...together(said), await withoutEnd(store, prefix)];
 }
@@ -82,14 +83,17 @@ function together(said: readonly Said[]): Finding[] {
   const all = said.flatMap(({ findings, port }) =>
     findings.map((each) => {
       const isCommon = port === undefined || texts.every((some) => some.has(JSON.stringify(each)));
-      return JSON.stringify(isCommon ? each : { ...each, remedy: `at port ${port}: ${each.remedy}` });
+      return isCommon ? each : { ...each, remedy: `at port ${port}: ${each.remedy}` };
     }),
   );
-  return [...new Set(all)].map((text) => JSON.parse(text));
+  return [...new Map(all.map((each) => [JSON.stringify(each), each])).values()];
 }
 
-async function ofMaster(send: SendWords, asked: RequestedRights): Promise<Finding[]> {
-  const findings = [...(await ofServer(send)), ...(await sentinels(send)), await skew(send)];
+async function ofMaster(send: SendWords, info: Info | undefined, asked: RequestedRights): Promise<Finding[]> {
+  const findings = info
+    ? [version(info), await eviction(send, info), persistence(info), replicas(info), await cluster(send, info)]
+    : [ok('version', 'INFO is not permitted: version, persistence and replicas are not known')];
+  findings.push(...(await sentinels(send)), await skew(send));
   return [...findings, ...(await checkRights(send, asked)), await foreignTypes(send, asked.prefix)];
 }
 
@@ -110,13 +114,6 @@ async function roundTrips(send: SendWords): Promise<Finding> {
   return at(0.5) > slowMs ? warn('round trip', `${text}: choose lifetimes well above it`) : ok('round trip', text);
 }
 
-async function ofServer(send: SendWords): Promise<Finding[]> {
-  const info = await infoOf(send);
-  if (info === undefined)
-    return [ok('version', 'INFO is not permitted: version, persistence and replicas are not known')];
-  return [version(info), await eviction(send, info), persistence(info), replicas(info), await cluster(send, info)];
-}
-
 type Info = (name: string) => string | undefined;
 
 async function infoOf(send: SendWords): Promise<Info | undefined> {
@@ -132,9 +129,8 @@ function version(info: Info): Finding {
   const name = ['Valkey', 'Redict', 'Dragonfly'].find((each) => info(`${each.toLowerCase()}_version`)) ?? 'Redis';
   const text = info(`${name.toLowerCase()}_version`) ?? '';
   const isOld = name === 'Redis' && isBefore(text, '6.2');
-  return isOld
-    ? fail('version', `${text} is too old: Redis 6.2 or later, or Valkey`)
-    : ok('version', known(`${name} ${text}`));
+  if (isOld) return fail('version', `${text} is too old: Redis 6.2 or later, or Valkey`);
+  return ok('version', known(`${name} ${text}`));
 }
 
 async function eviction(send: SendWords, info: Info): Promise<Finding> {
@@ -158,10 +154,8 @@ function persistence(info: Info): Finding {
 function replicas(info: Info): Finding {
   const count = Number(info('connected_slaves') ?? 0);
   if (info('role') === 'slave') return fail('replicas', 'this server is a replica: locks need the master');
-  return ok(
-    'replicas',
-    count === 0 ? 'none' : `${count}: a failover may lose the last grants; minReplicas narrows that`,
-  );
+  if (count === 0) return ok('replicas', 'none');
+  return ok('replicas', `${count}: a failover may lose the last grants; minReplicas narrows that`);
 }
 
 /** Sentinels subscribe to this channel at each server that they watch. How its clients are made cannot be seen from here. */
