@@ -38,7 +38,7 @@ async function show(findings: readonly Finding[]): Promise<void> {
   const rows = table(findings.map(({ status, check, remedy }) => [status, plain(check), plain(remedy)]));
   for (const [n, text] of rows.entries()) {
     const { status } = findings[n]!;
-    await print(paint(process.stdout, styles[status], status) + text.slice(status.length));
+    await print(paint(styles[status], status) + text.slice(status.length));
   }
 }
 

@@ -97,8 +97,8 @@ const minKey = 12;
 const codes = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
 
 /** Colours a text on a terminal, unless its environment refuses colours. */
-export function paint(stream: NodeJS.WriteStream, style: keyof typeof codes, text: string): string {
-  const wants = stream.isTTY && !process.env.NO_COLOR && process.env.TERM !== 'dumb';
+export function paint(style: keyof typeof codes, text: string): string {
+  const wants = process.stdout.isTTY && !process.env.NO_COLOR && process.env.TERM !== 'dumb';
   return wants ? `\x1b[${codes[style]}m${text}\x1b[0m` : text;
 }
 

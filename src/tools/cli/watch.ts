@@ -70,7 +70,7 @@ export function ls(line: CommandLine): Promise<number> {
     }
     if (count === 0 && !line.values.json) await print(textOf([]).join('\n'));
     if (line.values.json) await json({ coverage: snapshot.coverage });
-    else await print(paint(process.stdout, 'dim', coverageText(snapshot.coverage, count)));
+    else await print(paint('dim', coverageText(snapshot.coverage, count)));
     return 0;
   });
 }
@@ -103,7 +103,7 @@ function waiterCells({ owner, kind, waitingMs }: LockState['queue'][number]): st
 
 async function section(title: string, names: string[], rows: string[][]): Promise<void> {
   if (rows.length === 0) return;
-  await print(`\n${paint(process.stdout, 'bold', title)}`);
+  await print(`\n${paint('bold', title)}`);
   for (const text of table([names, ...rows])) await print(text);
 }
 
@@ -153,8 +153,8 @@ async function picture(session: Session, line: CommandLine, height: number): Pro
   const rows = [header, ...all.slice(0, Math.max(height - 5, 1)).map(cells)];
   const { columns } = process.stdout;
   const shown = columns ? fitted(rows, columns, lessUseful) : table(rows, [...minWidths]);
-  const foot = paint(process.stdout, 'dim', cut(coverageText(snapshot.coverage, all.length), columns || Infinity));
-  return [paint(process.stdout, 'bold', cut(head, columns || Infinity)), ...shown, foot].join('\n');
+  const foot = paint('dim', cut(coverageText(snapshot.coverage, all.length), columns || Infinity));
+  return [paint('bold', cut(head, columns || Infinity)), ...shown, foot].join('\n');
 }
 
 /** Takes a lock away. @returns 0: freed; 1: the lock was not held by that holder. */
