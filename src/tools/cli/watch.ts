@@ -1,4 +1,5 @@
 // ls, show, top, release: commands that list locks and take a lock away.
+import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { LockBackendError } from '../../core/errors';
@@ -185,19 +186,16 @@ async function confirm(key: string, holders: string): Promise<void> {
 
 /** Asks on the terminal. Resolves with '' at the end of the input. @throws {Exit} an interrupt. */
 async function answerTo(question: string): Promise<string> {
-  const prompt = createInterface({ input: process.stdin, output: process.stderr });
-  let hasLine = false;
-  try {
-    return await new Promise((resolve, reject) => {
-      prompt.once('SIGINT', () => reject(new Exit(codeOf('SIGINT'))));
-      prompt.once('close', () => resolve(''));
-      prompt.question(question, (typed) => {
-        hasLine = true;
-        resolve(typed);
-      });
-    });
-  } finally {
-    if (!hasLine) process.stderr.write('\n');
+  const prompt = createInterface({ input: process.stdin, output: process.stderr, prompt: question });
+  let isInterrupted = false;
+  prompt.once('SIGINT', () => {
+    isInterrupted = true;
     prompt.close();
-  }
+  });
+  prompt.prompt();
+  const [typed] = await Promise.race([once(prompt, 'line'), once(prompt, 'close')]);
+  prompt.close(); // The terminal leaves its raw mode.
+  if (typed === undefined) process.stderr.write('\n');
+  if (isInterrupted) throw new Exit(codeOf('SIGINT'));
+  return typed ?? '';
 }
