@@ -59,7 +59,6 @@ export function table(rows: readonly (readonly string[])[], widths: number[] = [
 const wide =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6\p{Emoji_Presentation}]|[\u{20000}-\u{3fffd}]/u;
 
-/** The width of a text in columns of a terminal. */
 export function widthOf(text: string): number {
   if (isAscii(text)) return text.length;
   let width = 0;
@@ -80,16 +79,15 @@ export function cut(text: string, columns: number): string {
 
 /** Fits rows into the width of a terminal: removes the least useful cells first, then cuts the first cell of each row. */
 export function fitted(rows: readonly string[][], columns: number, lessUseful: readonly number[]): string[] {
-  const widthAt = (all: readonly string[][], n: number): number => Math.max(...all.map((row) => widthOf(row[n]!)));
-  const others = (all: readonly string[][]): number =>
-    all[0]!.slice(1).reduce((sum, _, n) => sum + gap + widthAt(all, n + 1), 0);
-  let some = rows as string[][];
+  const widths = rows[0]!.map((_, n) => Math.max(...rows.map((row) => widthOf(row[n]!))));
+  let kept = [...widths.keys()].slice(1);
+  const widthOfKept = (): number => kept.reduce((sum, n) => sum + gap + widths[n]!, 0);
   for (const column of lessUseful) {
-    if (others(some) + Math.min(widthAt(some, 0), minKey) <= columns) break;
-    some = some.map((row) => row.filter((_, n) => n !== column));
+    if (widthOfKept() + Math.min(widths[0]!, minKey) <= columns) break;
+    kept = kept.filter((n) => n !== column);
   }
-  const room = Math.max(columns - others(some), minKey);
-  return table(some.map(([first, ...rest]) => [cut(first!, room), ...rest])).map((text) => cut(text, columns));
+  const room = Math.max(columns - widthOfKept(), minKey);
+  return table(rows.map((row) => [cut(row[0]!, room), ...kept.map((n) => row[n]!)])).map((text) => cut(text, columns));
 }
 
 const minKey = 12;
@@ -112,7 +110,6 @@ export async function print(line: string): Promise<boolean> {
   return failure === undefined;
 }
 
-/** Listens for errors of the output. */
 export function watchOutput(): void {
   process.stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
     failure ??= code;
@@ -134,7 +131,6 @@ export function json(value: object): Promise<boolean> {
   return print(jsonOf(value));
 }
 
-/** Writes a line to stderr. */
 export function note(text: string): void {
   process.stderr.write(`redis-exp-lock: ${plain(text)}\n`);
 }
