@@ -37,7 +37,7 @@ async function execute(line: Typed): Promise<number> {
   const { values } = line;
   const isHelp = values.help === true || line.name === 'help';
   const name = line.name === 'help' ? line.operands[0] : line.name;
-  if (values.version) return said(versionOf());
+  if (values.version) return said(createRequire(__filename)('redis-exp-lock/package.json').version);
   const command = name === undefined || !Object.hasOwn(commands, name) ? undefined : commands[name];
   if (isHelp) return said(command === undefined ? overview() : helpOf(command));
   if (name === undefined) throw usage('no command');
@@ -58,10 +58,6 @@ function overview(): string {
 function helpOf({ usage, about, details, examples }: Command): string {
   const shown = examples.map((each) => `  ${each}`).join('\n');
   return `redis-exp-lock ${usage}\n\n${about[0]!.toUpperCase()}${about.slice(1)}.\n\n${details}\n\nGlobal, anywhere before --:\n${globalHelp}\n\nExamples:\n${shown}`;
-}
-
-function versionOf(): string {
-  return createRequire(__filename)('redis-exp-lock/package.json').version;
 }
 
 /** Resolves when all output has left this process, or nobody reads it. */
