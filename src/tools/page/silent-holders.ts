@@ -1,4 +1,5 @@
 // The holders whose processes fell silent without releasing their locks.
+import type { HolderState } from '../../core/lock-state';
 import type { ProcessRecord, RegisteredHold } from '../../inspect/process-record';
 
 export class SilentHolders {
@@ -23,12 +24,14 @@ export class SilentHolders {
     return this.#ids.keys();
   }
 
-  has(key: string, id: string): boolean {
-    return this.#ids.get(key)?.has(id) ?? false;
+  /** Tells if one of these holders of a key is silent. */
+  has(key: string, holders: readonly HolderState[]): boolean {
+    const ids = this.#ids.get(key);
+    return ids !== undefined && holders.some(({ id }) => ids.has(id));
   }
 
   /** Takes the present holders of a key. Forgets the silent holders of the key if none of them holds it. */
-  settle(key: string, holders: readonly { readonly id: string }[]): void {
-    if (!holders.some(({ id }) => this.has(key, id))) this.#ids.delete(key);
+  settle(key: string, holders: readonly HolderState[]): void {
+    if (!this.has(key, holders)) this.#ids.delete(key);
   }
 }

@@ -2,12 +2,13 @@
 // the registry settles are not inspected, many keys are inspected in one command, and a read of many rows waits for its budget.
 import { LockBackendError } from '../../core/errors';
 import { lockKey } from '../../core/keys';
-import { isForeign, type ListedLock, type StoreKind } from '../../core/lock-state';
+import { isForeign, type StoreKind } from '../../core/lock-state';
 import { settle } from '../../core/options';
 import { setImmediate } from '../../core/real-timers';
 import type { RedisLike } from '../../core/redis-like';
 import type { RegisteredLoss } from '../../inspect/process-record';
 import { type SeenLock, Snapshot } from '../../inspect/snapshot';
+import { closeOnceOpen } from '../../queue/wake-ups';
 import type { Store } from '../../store/contract';
 import { storeOf } from '../../store/open';
 import { changedChannel, type Operator } from '../../store/operator';
@@ -74,16 +75,12 @@ export class Source {
     const listening = channels?.listensAlone ? undefined : channels?.listen(changedChannel, onNews, onNews);
     listening?.catch(() => {}); // The next read shows the changes.
     return () => {
-      listening?.then(
-        ({ close }) => close(),
-        () => {},
-      );
+      closeOnceOpen(listening);
       this.#sweep?.return?.().catch(() => {});
       this.#sweep = undefined;
     };
   }
 
-  /** Ms until the next read. */
   pauseMs(isNews: boolean): number {
     return this.#budget.pauseMs(isNews, this.#rows);
   }
@@ -110,13 +107,14 @@ export class Source {
       // Other work of this process gets its turn.
       await new Promise(setImmediate);
     }
-    this.#spendOnInspecting(this.#operator.isLocal ? locks.size : snapshot.unsettled.length);
-    if (!this.#operator.isLocal) await this.#inspectOthers(snapshot, locks);
+    const { isLocal } = this.#operator;
+    this.#budget.spend(Math.ceil((isLocal ? locks.size : snapshot.unsettled.length) / keysInCommand));
+    if (!isLocal) await this.#inspectOthers(snapshot, locks);
     this.#rows = locks.size;
     this.#isFirst = false;
     return {
       atMs: snapshot.atMs,
-      locks: [...locks.values()].map((seen) => ({ ...seen, isSilent: this.#isSilent(seen.lock) })),
+      locks: [...locks].map(([key, seen]) => ({ ...seen, isSilent: this.#silent.has(key, seen.lock.holders) })),
       losses: snapshot.records.flatMap(({ lost }) => lost),
       coverage: this.#coverage(snapshot.records.length),
     };
@@ -130,10 +128,6 @@ export class Source {
     // One command reads the list, and one command each record. The cost is that of one process, so that many are read as often as one.
     this.#budget.spend(1 + Math.ceil(processes.texts.length / Math.max(snapshot.records.length, 1)));
     return snapshot;
-  }
-
-  #spendOnInspecting(keys: number): void {
-    this.#budget.spend(Math.ceil(keys / keysInCommand));
   }
 
   /** Takes a step of the scan. Keys that may be locks are inspected from now on. */
@@ -177,7 +171,7 @@ export class Source {
       .sort(([, a], [, b]) => (a?.atMs ?? 0) - (b?.atMs ?? 0))
       .slice(0, this.#isFirst ? maxOthers : keysInRead)
       .map(([key]) => key);
-    this.#spendOnInspecting(due.length);
+    this.#budget.spend(Math.ceil(due.length / keysInCommand));
     const found = await this.#unlessRefused(snapshot.inspected(due));
     for (const key of due) this.#others.delete(key);
     for (const seen of found.filter((each) => this.#isLock(each))) this.#others.set(seen.lock.key, seen);
@@ -198,10 +192,6 @@ export class Source {
   /** Tells if an inspected key is a lock. Without a prefix, a string that another program wrote is not. */
   #isLock({ lock }: SeenLock): boolean {
     return lock.waiters > 0 || this.#prefix !== '' || !lock.holders.some(isForeign);
-  }
-
-  #isSilent({ key, holders }: ListedLock): boolean {
-    return holders.some(({ id }) => this.#silent.has(key, id));
   }
 
   #coverage(processes: number): string {
