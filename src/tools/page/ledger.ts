@@ -34,20 +34,13 @@ export interface PageRow {
   readonly badges: readonly Badge[];
 }
 
-export interface Summary {
+interface Figures {
   readonly held: number;
   readonly waiting: number;
-  /** The start of the oldest hold. */
-  readonly oldest: number | null;
-  readonly exact: boolean;
-  /** Losses in the last hour. */
-  readonly lost: number;
   /** The number of all rows. At most `maxRows` are shown. */
   readonly total: number;
   readonly coverage: string;
 }
-
-type Figures = Pick<Summary, 'held' | 'waiting' | 'total' | 'coverage'>;
 
 /** The time of a read, and what the page knew before it. */
 interface ReadTime {
@@ -89,9 +82,11 @@ export class Ledger {
     const { locks, losses, coverage } = seen;
     const time = { nowMs, offsetMs: nowMs - seen.atMs, isFirst };
     const before = this.#rows;
-    this.#idle = new Map(locks.filter(isIdle).map(({ lock: { key } }) => [key, this.#idle.get(key) ?? nowMs]));
+    const idle = locks.filter(({ lock }) => lock.holders.length === 0 && lock.waiters > 0);
+    this.#idle = new Map(idle.map(({ lock: { key } }) => [key, this.#idle.get(key) ?? nowMs]));
     const all = locks.map((each) => rowOf(each, before.get(each.lock.key), this.#idle.get(each.lock.key), time));
-    this.#rows = new Map(worstOf(all).map((row) => [row.key, row]));
+    const shown = all.length <= maxRows ? all : all.sort(byTrouble).slice(0, maxRows);
+    this.#rows = new Map(shown.map((row) => [row.key, row]));
     for (const { key, id, at } of losses) this.lost(key, id, at + time.offsetMs);
     if (!isFirst) for (const row of before.values()) this.#noticeLosses(row, nowMs);
     const rows = this.rows().filter((row) => !isEqual(row, before.get(row.key)));
@@ -112,7 +107,8 @@ export class Ledger {
     if (!this.#losses.has(name)) this.#losses.set(name, atMs);
   }
 
-  summary(nowMs: number): Summary {
+  /** The figures, the start of the oldest hold (`exact` as in its row), and the number of losses in the last hour. */
+  summary(nowMs: number): object {
     for (const [name, atMs] of this.#losses) if (nowMs - atMs >= hourMs) this.#losses.delete(name);
     // The holders of a row are sorted by their start.
     const [first] = this.rows()
@@ -136,17 +132,8 @@ function figuresOf(locks: readonly PageLock[], coverage: string): Figures {
   return { held, waiting, total: locks.length, coverage };
 }
 
-function isIdle({ lock }: PageLock): boolean {
-  return lock.holders.length === 0 && lock.waiters > 0;
-}
-
 function isEqual(a: object, b: object | undefined): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
-}
-
-/** The rows that are shown: if there are too many, the rows with the worst trouble. */
-function worstOf(rows: PageRow[]): PageRow[] {
-  return rows.length <= maxRows ? rows : rows.sort(byTrouble).slice(0, maxRows);
 }
 
 function byTrouble(a: PageRow, b: PageRow): number {
