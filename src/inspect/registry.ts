@@ -109,13 +109,9 @@ function divided(entries: readonly RecordEntry[], parts: number): string[] {
 
 const registries = new WeakMap<Store, Registry>();
 
-/** The registry of this process on a store. */
 function registryOf(store: Store): Registry {
-  let registry = registries.get(store);
-  if (registry === undefined) {
-    registry = new Registry(store);
-    registries.set(store, registry);
-  }
+  const registry = registries.get(store) ?? new Registry(store);
+  registries.set(store, registry);
   return registry;
 }
 
