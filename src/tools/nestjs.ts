@@ -88,7 +88,7 @@ export function InjectLock(): PropertyDecorator & ParameterDecorator {
  * `class Accounts { @Locked((id: string) => id, { timeout: 5000 }) async pay(id: string) { return work(id); } }`
  */
 export function Locked(key: KeyOf, options: Options = {}): MethodDecorator {
-  return decorator((withLock, keyOfCall, method) => withLock.run(keyOfCall(key), options, method));
+  return decorator(key, (withLock, keyOfCall, method) => withLock.run(keyOfCall, options, method));
 }
 
 /**
@@ -101,8 +101,8 @@ export function Locked(key: KeyOf, options: Options = {}): MethodDecorator {
  * `class Reports { @Once('nightly-report', { every: 86_400_000 }) async report() { return work(); } }`
  */
 export function Once(key: KeyOf, options: OnceOptions): MethodDecorator {
-  return decorator(async (withLock, keyOfCall, method) => {
-    const result = await withLock.once(keyOfCall(key) as string, options, method);
+  return decorator(key, async (withLock, keyOfCall, method) => {
+    const result = await withLock.once(keyOfCall as string, options, method);
     return result.ran ? result.value : undefined;
   });
 }
@@ -125,22 +125,19 @@ export function currentLease(): Lease | undefined {
 }
 
 /** One call of a method under a lock. */
-type GuardedCall = (
-  withLock: WithLock,
-  keyOfCall: (key: KeyOf) => Key,
-  method: (lease: Lease) => Promise<unknown>,
-) => Promise<unknown>;
+type GuardedCall = (withLock: WithLock, key: Key, method: (lease: Lease) => Promise<unknown>) => Promise<unknown>;
 
 /** Nest injects the factory into each object of the class, where the method finds it. */
 const injected = Symbol('redis-exp-lock');
 
-function decorator(call: GuardedCall): MethodDecorator {
+function decorator(key: KeyOf, call: GuardedCall): MethodDecorator {
   return (target, name, descriptor) => {
     InjectLock()(target, injected);
     const method = descriptor.value as (...args: unknown[]) => unknown;
     async function locked(this: any, ...args: unknown[]): Promise<unknown> {
-      const keyOfCall = (key: KeyOf): Key => (typeof key === 'function' ? key.apply(this, args) : key);
-      return call(factoryOf(this, name), keyOfCall, (lease) => within(lease, async () => method.apply(this, args)));
+      const withLock = factoryOf(this, name);
+      const keyOfCall = typeof key === 'function' ? key.apply(this, args) : key;
+      return call(withLock, keyOfCall, (lease) => within(lease, async () => method.apply(this, args)));
     }
     descriptor.value = dressedAs(method, locked) as NonNullable<typeof descriptor.value>;
   };
