@@ -33,8 +33,8 @@ export function collect(registry: Registry<any>): () => void {
   };
 }
 
-/** @internal The name of a metric in Prometheus, which contains the unit and the type. */
-export function prometheusName({ name, unit, type }: Metric): string {
+/** The name of a metric in Prometheus, which contains the unit and the type. */
+function prometheusName({ name, unit, type }: Metric): string {
   return `${underscored(name)}${unit === 's' ? '_seconds' : ''}${type === 'counter' ? '_total' : ''}`;
 }
 
