@@ -33,12 +33,8 @@ export function lockList(options: ListOptions | undefined, base: Settings, scope
     throw optionError('prefix', "a prefix to scan for, or '' for every key", prefix);
   }
   const store = scope.store(base.redis);
-  const search = {
-    prefix: store.keyPrefix + (prefix ?? base.prefix),
-    scan,
-    signal,
-    commandTimeoutMs: base.commandTimeoutMs,
-  };
+  const { commandTimeoutMs } = base;
+  const search = { prefix: store.keyPrefix + (prefix ?? base.prefix), scan, signal, commandTimeoutMs };
   let coverage = { processes: 0, scanned: false };
   return {
     coverage: () => ({ ...coverage }),
