@@ -28,10 +28,8 @@ export const support: Readonly<Record<string, Support>> = {
 /** How well a version is known: "tested", "expected to work" or "not tested". */
 export function supportOf(name: string, version: string): string {
   const { tested = {}, from, before } = support[name] ?? {};
-  const isTested = Object.values(tested).some((versions) =>
-    versions.some((each) => `${version}.`.startsWith(`${each}.`)),
-  );
-  if (isTested) return 'tested';
+  const versions = Object.values(tested).flat();
+  if (versions.some((each) => `${version}.`.startsWith(`${each}.`))) return 'tested';
   const isExpected =
     from !== undefined && !isBefore(version, from) && (before === undefined || isBefore(version, before));
   return isExpected ? 'expected to work' : 'not tested';
