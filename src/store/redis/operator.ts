@@ -17,7 +17,6 @@ import {
 import type { ScriptClient } from './client';
 import { fenceKeyOf } from './commands';
 import { inspectReply } from './inspection';
-import { withDeadline } from './pipeline/deadlines';
 import type { Transport } from './pipeline/transport';
 import { integers, strangeReply } from './replies';
 import { scanKeys } from './scan';
@@ -26,7 +25,6 @@ import type { ScriptCall } from './scripts/script';
 
 /** Keys in one command: no command takes longer than a millisecond. */
 const keysInCommand = 100;
-const longText = 2 ** 15;
 /** The minimum number of records that are read at once; short records are read in larger numbers. */
 const minTexts = 4;
 const lengthAtOnce = 2 ** 19;
@@ -95,20 +93,11 @@ export class RedisOperator implements Operator {
   /** Writes the record and the id in two commands that leave together: in a cluster the two keys lie on different nodes. */
   async register({ id, text, ttlMs }: Registration, commandTimeoutMs: number): Promise<boolean> {
     const channel = text === undefined ? '' : changedChannel;
-    const [isThere] = await Promise.all([
-      this.#write(processKey(id), text, ttlMs, commandTimeoutMs),
+    const [written] = await Promise.all([
+      this.#quietly(scripts.writeProcess(processKey(id), text ?? '=', ttlMs), commandTimeoutMs),
       this.#quietly(scripts.registerProcess(processesKey, id, text === '' ? 0 : ttlMs, channel), commandTimeoutMs),
     ]);
-    return isThere;
-  }
-
-  /** Writes the record. A text of megabytes goes by a plain SET: a script copies it three times. */
-  async #write(key: string, text: string | undefined, ttlMs: number, commandTimeoutMs: number): Promise<boolean> {
-    if (!text || text.length < longText || !this.#isSingle) {
-      return (await this.#quietly(scripts.writeProcess(key, text ?? '=', ttlMs), commandTimeoutMs)) === 1;
-    }
-    await this.#send(['SET', key, text, 'PX', String(ttlMs)], commandTimeoutMs);
-    return true;
+    return written === 1;
   }
 
   async processes(commandTimeoutMs: number): Promise<Processes> {
@@ -133,20 +122,7 @@ export class RedisOperator implements Operator {
   }
 
   #read(key: string, commandTimeoutMs: number): Promise<unknown> {
-    if (this.#isSingle) return this.#send(['GET', key], commandTimeoutMs);
     return this.#transport.requestAlone(scripts.readValue(key), key, commandTimeoutMs);
-  }
-
-  /** True if commands need not be sent to the node of their key. */
-  get #isSingle(): boolean {
-    return !this.#client.clustered && this.#client.masters !== undefined;
-  }
-
-  async #send(words: readonly string[], commandTimeoutMs: number): Promise<unknown> {
-    const ready = this.#transport.ready(words[1]!, commandTimeoutMs, true);
-    if (ready !== undefined) await ready;
-    const [send] = this.#client.masters!();
-    return withDeadline(send!(words), words[1]!, commandTimeoutMs, false);
   }
 
   async *#keys(prefix: string, commandTimeoutMs: number, isPaced = true): AsyncGenerator<readonly string[], void> {
