@@ -22,6 +22,7 @@ import { integers, strangeReply } from './replies';
 import { scanKeys } from './scan';
 import * as scripts from './scripts/generated';
 import type { ScriptCall } from './scripts/script';
+import type { ServerClock } from './server-clock';
 
 /** Keys in one command: no command takes longer than a millisecond. */
 const keysInCommand = 100;
@@ -34,17 +35,17 @@ export class RedisOperator implements Operator {
   readonly keys: Operator['keys'];
   readonly #client: ScriptClient;
   readonly #transport: Transport;
-  readonly #offsetMs: () => number;
+  readonly #clock: ServerClock;
 
-  constructor(client: ScriptClient, transport: Transport, offsetMs: () => number) {
+  constructor(client: ScriptClient, transport: Transport, clock: ServerClock) {
     this.#client = client;
     this.#transport = transport;
-    this.#offsetMs = offsetMs;
+    this.#clock = clock;
     this.keys = client.masters && ((...args) => this.#keys(...args));
   }
 
   get offsetMs(): number {
-    return this.#offsetMs();
+    return this.#clock.offsetMs;
   }
 
   async inspect(keys: readonly string[], commandTimeoutMs: number): Promise<(LockState | LockBackendError)[]> {

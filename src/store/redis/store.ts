@@ -69,6 +69,7 @@ class RedisStore implements Node {
   readonly keyPrefix: string;
   readonly generation: Node['generation'];
   readonly values: RedisValues;
+  readonly operator: RedisOperator;
   readonly direct: DirectStore;
   readonly #client: ScriptClient;
   readonly #transport: Transport;
@@ -77,7 +78,6 @@ class RedisStore implements Node {
   readonly #abandoned = new Abandoned((request) => this.release(request));
   readonly #warnings: DeploymentWarnings;
   #scopes = 0;
-  #operator: RedisOperator | undefined;
 
   constructor(client: ScriptClient) {
     this.#client = client;
@@ -88,6 +88,7 @@ class RedisStore implements Node {
     this.generation = client.generation;
     this.#transport = new Transport(client);
     this.values = new RedisValues(this.#transport);
+    this.operator = new RedisOperator(client, this.#transport, this.#clock);
     this.#replicas = new Replicas(client);
     this.direct = new DirectStore(this, client);
   }
@@ -234,11 +235,6 @@ class RedisStore implements Node {
 
   abandon(request: ReleaseRequest, late?: LateRequest): Promise<void> {
     return this.#abandoned.add(request, late);
-  }
-
-  get operator(): RedisOperator {
-    this.#operator ??= new RedisOperator(this.#client, this.#transport, () => this.#clock.offsetMs);
-    return this.#operator;
   }
 
   async inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
