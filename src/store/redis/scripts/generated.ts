@@ -924,12 +924,8 @@ redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 end
 redis.pcall('PUBLISH', ARGV[4], ARGV[5])
 return { 1 }`;
-const raiseFence2Part = `local minFence = tonumber(ARGV[2])
-if not minFence or minFence % 1 ~= 0 or minFence < 0 or minFence > 9007199254740991 then
-return redis.error_reply('ERR expected a fence')
-end
-clock()
-checkFence(minFence)
+const raiseFence2Part = `clock()
+local minFence = checkFence(tonumber(ARGV[2]))
 for i = 1, #KEYS - 1 do
 if call('GET', KEYS[i]) ~= ARGV[1] then
 return { 0 }
@@ -1174,7 +1170,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'aa4ec8e7ae800818ef5ace0c91bc476bdfb0f422',
+  sha: '15b4f180fb18816d2840fb1585d756ebf8a5b952',
   lua:
     clockPart +
     `
@@ -1456,12 +1452,8 @@ clock()
 return { ourHolders(KEYS[k+1], true).used }
 end,
 raiseFenceShared = function(k, a, kn, an)
-local minFence = tonumber(ARGV[a+2])
-if not minFence or minFence % 1 ~= 0 or minFence < 0 or minFence > 9007199254740991 then
-return redis.error_reply('ERR expected a fence')
-end
 clock()
-checkFence(minFence)
+local minFence = checkFence(tonumber(ARGV[a+2]))
 local lock, mine = KEYS[k+1], ourHolders(KEYS[k+1], true).of[ARGV[a+1]]
 if not mine then
 return { 0 }
@@ -1528,7 +1520,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '3b3a55977bea817297b143cefbe5809add57bfc9',
+  sha: '74a3c6ac9486f2d5c5c1cc03397725678d489f2a',
   lua:
     clockPart +
     `
@@ -2099,7 +2091,7 @@ export function raiseFenceShared(
 
 const raiseFenceScript: Script = {
   name: 'raiseFence',
-  sha: 'e0a25b2eed1fd9b9f728be764832b980102055f2',
+  sha: '59b024f3147bdce4db69be4b0cac8fae79ef858e',
   lua:
     clockPart +
     `

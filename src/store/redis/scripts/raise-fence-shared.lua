@@ -6,12 +6,8 @@
 -- ARGV   token   the holder's token
 -- ARGV   minFence the fence that every later one must exceed
 -- REPLY  [1 the last fence is at least `minFence` | 0 the token holds nothing: nothing was changed]
-local minFence = tonumber(ARGV[2])
-if not minFence or minFence % 1 ~= 0 or minFence < 0 or minFence > protocol.maxInteger then
-  return redis.error_reply('ERR expected a fence')
-end
 clock()
-checkFence(minFence)
+local minFence = checkFence(tonumber(ARGV[2]))
 local lock, mine = KEYS[1], ourHolders(KEYS[1], true).of[ARGV[1]]
 if not mine then
   return { 0 }

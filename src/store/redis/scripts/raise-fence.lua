@@ -6,12 +6,8 @@
 -- ARGV   minFence the fence that every later one must exceed
 -- REPLY  [1 the last fence is at least `minFence` | 0 not all locks are ours: nothing was changed]
 -- THEN mint
-local minFence = tonumber(ARGV[2])
-if not minFence or minFence % 1 ~= 0 or minFence < 0 or minFence > protocol.maxInteger then
-  return redis.error_reply('ERR expected a fence')
-end
 clock()
-checkFence(minFence)
+local minFence = checkFence(tonumber(ARGV[2]))
 for i = 1, #KEYS - 1 do
   if call('GET', KEYS[i]) ~= ARGV[1] then
     return { 0 }
