@@ -80,7 +80,7 @@ for i = 1, busy and 0 or locks do
     end
     if whose == 'given' or mayQueue then
       busy = true
-      left = whose == 'given' and value or whose == 'yielding' and value - now or 0
+      left = value
       break
     end
   end

@@ -392,10 +392,10 @@ if not first then
 if call('ZCOUNT', queue, 0, '+inf') == 0 then
 call('DEL', queue)
 end
-return 'none'
+return 'none', 0
 end
 if till > now then
-return 'yielding', till
+return 'yielding', till - now
 end
 local isMine = first.token == mine
 local yield = math.max(math.min(window, maxYield), pause > 0 and pause + 20 or 0)
@@ -407,7 +407,7 @@ end
 if not isMine then
 attempt('PUBLISH', first.channel, first.id .. ' ' .. lock)
 end
-return 'yielding', now + yield
+return 'yielding', yield
 end
 local ttl = isMine and first.lifetime or string.format('%.0f', math.min(tonumber(first.lifetime), 2000))
 if first.fences > 0 then
@@ -839,7 +839,7 @@ return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
 end
 if whose == 'given' or mayQueue then
 busy = true
-left = whose == 'given' and value or whose == 'yielding' and value - now or 0
+left = value
 break
 end
 end
@@ -984,8 +984,7 @@ end
 if whose == 'mine' then
 return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
 elseif next then
-local left = whose == 'yielding' and value - now or whose == 'given' and value or whose == 'none' and 0
-return answer(left or call('PTTL', lock), ticket, positionOf(queue, ticket), not whose and first)
+return answer(value or call('PTTL', lock), ticket, positionOf(queue, ticket), not whose and first)
 end
 end
 for i = 1, locks do
@@ -1001,7 +1000,7 @@ return reply`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: '02727d97910eb2e1a44f18b705ff3a4bf9208ca6',
+  sha: 'afec11d3dbb2fcdcf09feec453c77396f24a7f9c',
   lua:
     clockPart +
     `
@@ -1121,7 +1120,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: 'fbb0f32fd0078fcbb392af60d43411615036f9b0',
+  sha: 'e5bc085925405475f473f0e4f8f0a3d6808323bf',
   lua:
     clockPart +
     `
@@ -1520,7 +1519,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '74a3c6ac9486f2d5c5c1cc03397725678d489f2a',
+  sha: '7df9b76e4856e4905accf19f61c9684d6c6a8b8b',
   lua:
     clockPart +
     `
@@ -1693,7 +1692,7 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: '485844771f72db0c341232af373f45bae9c6614f',
+  sha: '6178569c5f773323f2d5bd4c210736ff67930b18',
   lua:
     clockPart +
     `
@@ -1855,7 +1854,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: 'ce985b92b9c64e4057830f25bb78af2ffeee230b',
+  sha: '9cd6e782de871ee4ab71f52345f8b977ab0a1348',
   lua:
     clockPart +
     `
@@ -2283,7 +2282,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: 'fba611e8457e77a7d6a7064a623cbf7c4aad32b6',
+  sha: '9c9b63b05a912eafa174b18c6d6e5127509fa949',
   lua:
     clockPart +
     `

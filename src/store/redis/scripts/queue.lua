@@ -167,7 +167,7 @@ end
 
 -- Grants a free lock to the first live entry of its queue. `mine` is the caller's token: an entry of the caller needs no
 -- message, and is granted its whole lifetime. Any other entry is granted provisionally, until its process confirms. Returns
--- 'mine' and the fence, 'given' and the ms of the grant, 'yielding' and the end of the yield, or 'none'.
+-- 'mine' and the fence, 'given' and the ms of the grant, 'yielding' and the ms of the yield, or 'none' and 0.
 -- The key yields after 64 hand-offs in a row. Because holders may be slow, the key also yields once callers have polled in vain
 -- for eight of their pauses. A yield lasts for one pause of the holder, or for the longest one of the polling callers.
 local function grant(lock, fence, queue, mine, window, handedOff)
@@ -176,10 +176,10 @@ local function grant(lock, fence, queue, mine, window, handedOff)
     if call('ZCOUNT', queue, 0, '+inf') == 0 then
       call('DEL', queue)
     end
-    return 'none'
+    return 'none', 0
   end
   if till > now then
-    return 'yielding', till
+    return 'yielding', till - now
   end
   local isMine = first.token == mine
   local yield = math.max(math.min(window, maxYield), pause > 0 and pause + protocol.pollLatenessMs or 0) -- H80c
@@ -191,7 +191,7 @@ local function grant(lock, fence, queue, mine, window, handedOff)
     if not isMine then
       attempt('PUBLISH', first.channel, first.id .. ' ' .. lock)
     end
-    return 'yielding', now + yield
+    return 'yielding', yield
   end
   local ttl = isMine and first.lifetime or string.format('%.0f', math.min(tonumber(first.lifetime), protocol.provisionalMs)) -- H29b H58d
   if first.fences > 0 then

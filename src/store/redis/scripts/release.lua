@@ -61,8 +61,7 @@ local function handOff(lock, queue, status)
   if whose == 'mine' then
     return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
   elseif next then
-    local left = whose == 'yielding' and value - now or whose == 'given' and value or whose == 'none' and 0
-    return answer(left or call('PTTL', lock), ticket, positionOf(queue, ticket), not whose and first)
+    return answer(value or call('PTTL', lock), ticket, positionOf(queue, ticket), not whose and first)
   end
 end
 for i = 1, locks do
