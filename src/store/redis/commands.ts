@@ -17,7 +17,6 @@ import type {
   ReleaseRequest,
   Slot,
 } from '../contract';
-import { placesOf } from '../permit-places';
 import { type Slots, slotAt } from '../slots';
 import { PlainCall } from './pipeline/plain';
 import { integers, strangeReply } from './replies';
@@ -195,11 +194,6 @@ export function raiseCall({ keys, token, fence: minFence, mode }: RaiseRequest, 
   return scripts.raiseFence(listOf(keys), fence, token, minFence.toFixed(0));
 }
 
-export function readPlacesReply(reply: unknown, key: string): number[][] {
-  if (!Array.isArray(reply)) throw strangeReply(reply, key);
-  return reply.map((each) => placesOf(String(each)));
-}
-
 /** The meaning of the reply; undefined if the script ran after `notAfter`. The clock learns the server's time in either case. */
 export function acquireReply(
   reply: unknown,
@@ -262,11 +256,4 @@ export function releaseReply(reply: unknown, keys: Key, counted?: ReleaseRequest
   if (results.every((result) => result === 1)) return 'released';
   counted?.(results.filter((result) => result === 1).length);
   return results.includes(-1) ? 'taken' : 'missing';
-}
-
-/** The replies to a release and to the acquire in the same call. */
-export function bothReplies(reply: unknown, keys: Key): [release: unknown[], acquire: unknown[]] {
-  if (!Array.isArray(reply)) throw strangeReply(reply, keys);
-  const count = listOf(keys).length;
-  return [reply.slice(0, count), reply.slice(count)];
 }

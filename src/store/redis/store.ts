@@ -23,6 +23,7 @@ import {
 } from '../contract';
 import { stateFor } from '../inspected';
 import type { LateRequest } from '../late-request';
+import { placesOf } from '../permit-places';
 import type { ScriptClient } from './client';
 import { scriptClient } from './clients/script-client';
 import * as commands from './commands';
@@ -200,10 +201,10 @@ class RedisStore implements Node {
     const sent = now();
     const call = commands.releaseCall(release, this.#fenceKey(keys), commands.nextOf(acquire, this.#clock));
     const reply = await this.#transport.send(call, keys, commandTimeoutMs, asItIs);
-    const [forRelease, forAcquire] = commands.bothReplies(reply, keys);
-    const acquired = this.#acquired(forAcquire, acquire, sent);
+    if (!Array.isArray(reply)) throw strangeReply(reply, keys);
+    const acquired = this.#acquired(reply.slice(1), acquire, sent);
     if (acquired === undefined) throw strangeReply(reply, keys);
-    return [commands.releaseReply(forRelease, keys), acquired];
+    return [commands.releaseReply(reply.slice(0, 1), keys), acquired];
   }
 
   raise(request: RaiseRequest): Promise<boolean> {
@@ -245,7 +246,8 @@ class RedisStore implements Node {
 
   async readPlaces(key: string, commandTimeoutMs: number): Promise<number[][]> {
     const reply = await this.#transport.requestAlone(scripts.readPlaces(key), key, commandTimeoutMs);
-    return commands.readPlacesReply(reply, key);
+    if (!Array.isArray(reply)) throw strangeReply(reply, key);
+    return reply.map((each) => placesOf(String(each)));
   }
 
   join(): void {
