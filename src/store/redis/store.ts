@@ -24,6 +24,7 @@ import {
 import { stateFor } from '../inspected';
 import type { LateRequest } from '../late-request';
 import { placesOf } from '../permit-places';
+import type { Values } from '../values';
 import type { ScriptClient } from './client';
 import { scriptClient } from './clients/script-client';
 import * as commands from './commands';
@@ -37,7 +38,7 @@ import { integers, strangeReply } from './replies';
 import * as scripts from './scripts/generated';
 import type { BatchableCall } from './scripts/script';
 import { ServerClock } from './server-clock';
-import { RedisValues } from './values';
+import { redisValues } from './values';
 import type { CallAt, SentReply } from './wait-connection';
 
 /** The uptime, above every lifetime, from which a server no longer counts as new. */
@@ -69,7 +70,7 @@ class RedisStore implements Node {
   readonly channels: Channels | undefined;
   readonly keyPrefix: string;
   readonly generation: Node['generation'];
-  readonly values: RedisValues;
+  readonly values: Values;
   readonly operator: RedisOperator;
   readonly direct: DirectStore;
   readonly #client: ScriptClient;
@@ -88,7 +89,7 @@ class RedisStore implements Node {
     this.keyPrefix = client.keyPrefix;
     this.generation = client.generation;
     this.#transport = new Transport(client);
-    this.values = new RedisValues(this.#transport);
+    this.values = redisValues(this.#transport);
     this.operator = new RedisOperator(client, this.#transport, this.#clock);
     this.#replicas = new Replicas(client);
     this.direct = new DirectStore(this, client);

@@ -1,42 +1,35 @@
 // The text beside a lock, in a key of its own.
 import { companionOf } from '../../core/keys';
-import { type HolderText, newsOf, type ProclaimRequest, type ValueRequest, type Values } from '../values';
+import { newsOf, type Values } from '../values';
 import type { Transport } from './pipeline/transport';
 import { integers, strangeReply } from './replies';
 import * as scripts from './scripts/generated';
 
-export class RedisValues implements Values {
-  readonly #transport: Transport;
-
-  constructor(transport: Transport) {
-    this.#transport = transport;
-  }
-
-  async read(key: string, commandTimeoutMs: number): Promise<string | null> {
-    const call = scripts.readValue(companionOf(key, 'value'));
-    const reply = await this.#transport.requestAlone(call, key, commandTimeoutMs);
-    return reply === null ? null : String(reply);
-  }
-
-  async write({ key, token, text, ttlMs, commandTimeoutMs }: ValueRequest): Promise<boolean> {
-    const call = scripts.writeValue(key, companionOf(key, 'value'), token, text, ttlMs);
-    const reply = await this.#transport.requestAlone(call, key, commandTimeoutMs);
-    return integers(reply, 1, key)[0] === 1;
-  }
-
-  proclaim({ key, token, text, ttlMs, channel, commandTimeoutMs }: ProclaimRequest): Promise<boolean> {
-    const value = companionOf(key, 'value');
-    const call = scripts.publishValue(key, value, token, text, ttlMs, channel, `${newsOf} ${key}`);
-    return this.#transport.request(call, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0] === 1);
-  }
-
-  async readHolder(key: string, commandTimeoutMs: number): Promise<HolderText | null> {
-    const call = scripts.readHolder(key, companionOf(key, 'value'));
-    const reply = await this.#transport.requestAlone(call, key, commandTimeoutMs);
-    if (!Array.isArray(reply) || reply.length !== 3) throw strangeReply(reply, key);
-    const [token, leftMs, text] = reply as [unknown, number, unknown];
-    if (token === null || !Number.isSafeInteger(leftMs)) return null;
-    const left = leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs;
-    return { token: String(token), leftMs: left, text: text === null ? null : String(text) };
-  }
+export function redisValues(transport: Transport): Values {
+  return {
+    async read(key, commandTimeoutMs) {
+      const call = scripts.readValue(companionOf(key, 'value'));
+      const reply = await transport.requestAlone(call, key, commandTimeoutMs);
+      return reply === null ? null : String(reply);
+    },
+    async write({ key, token, text, ttlMs, commandTimeoutMs }) {
+      const call = scripts.writeValue(key, companionOf(key, 'value'), token, text, ttlMs);
+      const reply = await transport.requestAlone(call, key, commandTimeoutMs);
+      return integers(reply, 1, key)[0] === 1;
+    },
+    proclaim({ key, token, text, ttlMs, channel, commandTimeoutMs }) {
+      const value = companionOf(key, 'value');
+      const call = scripts.publishValue(key, value, token, text, ttlMs, channel, `${newsOf} ${key}`);
+      return transport.request(call, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0] === 1);
+    },
+    async readHolder(key, commandTimeoutMs) {
+      const call = scripts.readHolder(key, companionOf(key, 'value'));
+      const reply = await transport.requestAlone(call, key, commandTimeoutMs);
+      if (!Array.isArray(reply) || reply.length !== 3) throw strangeReply(reply, key);
+      const [token, leftMs, text] = reply as [unknown, number, unknown];
+      if (token === null || !Number.isSafeInteger(leftMs)) return null;
+      const left = leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs;
+      return { token: String(token), leftMs: left, text: text === null ? null : String(text) };
+    },
+  };
 }
