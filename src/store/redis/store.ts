@@ -30,7 +30,7 @@ import { scriptClient } from './clients/script-client';
 import * as commands from './commands';
 import { DeploymentWarnings } from './deployment-warnings';
 import { DirectStore } from './direct';
-import { RedisOperator } from './operator';
+import { type RedisOperator, redisOperator } from './operator';
 import { withDeadline } from './pipeline/deadlines';
 import { Transport } from './pipeline/transport';
 import { Replicas } from './replicas';
@@ -90,7 +90,7 @@ class RedisStore implements Node {
     this.generation = client.generation;
     this.#transport = new Transport(client);
     this.values = redisValues(this.#transport);
-    this.operator = new RedisOperator(client, this.#transport, this.#clock);
+    this.operator = redisOperator(client, this.#transport, this.#clock);
     this.#replicas = new Replicas(client);
     this.direct = new DirectStore(this, client);
   }
