@@ -64,7 +64,8 @@ function luaFiles(): [name: string, text: string][] {
  * Exported for the drift test, which feeds it headers that lie.
  *
  * @param others The other files: for a header that says USES, the part that goes before the body; for one that says
- *               INCLUDE, scripts of which each becomes a function. One that says WITHIN is sent in no other way.
+ *               INCLUDE, scripts of which each becomes a function. One that says WITHIN is sent in no other way, with the parts
+ *               that the other script uses.
  */
 export function parse(name: string, text: string, others: ReadonlyMap<string, string> = new Map()): Source {
   const header = text.split('\n').filter((line) => line.startsWith('-- '));
@@ -91,7 +92,7 @@ export function parse(name: string, text: string, others: ReadonlyMap<string, st
     source.body = [...named(name, text, 'USES', others), [name, put(name, text, others)]]
       .map(([, each]) => strip(each!))
       .join('\n');
-  else source.body = together(name, included, others) + strip(put(name, text, others));
+  else source.body = together(name, text, included, others) + strip(put(name, text, others));
   return source;
 }
 
@@ -137,12 +138,14 @@ function named(
 /** Scripts as functions that read their keys and arguments at their place in a longer list: nothing is copied. */
 function together(
   name: string,
+  own: string,
   included: readonly [name: string, text: string][],
   others: ReadonlyMap<string, string>,
 ): string {
-  const parts = (['USES', 'THEN'] as const).flatMap((section) =>
+  const ofEach = (['USES', 'THEN'] as const).flatMap((section) =>
     included.flatMap(([, text]) => named(name, text, section, others)),
   );
+  const parts = [...named(name, own, 'USES', others), ...ofEach];
   const functions = included.map(([script, text]) => {
     return `${camelCase(script)} = function(k, a, kn, an)\n${inBatch(strip(text))}\nend,\n`;
   });

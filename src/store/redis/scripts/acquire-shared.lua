@@ -1,5 +1,4 @@
 -- acquire-shared: become a holder of a lock if its other holders and its queue leave room; or be queued; or change in place.
--- USES clock mint holders waiters wake
 -- WITHIN batch-shared
 -- KEYS   lock      sorted set: one member for each holder
 -- KEYS   fence     string: the last fence minted for any lock

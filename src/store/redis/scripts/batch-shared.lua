@@ -1,4 +1,5 @@
 -- batch-shared: run calls with a mode, as batch does. A single call is a batch of one.
+-- USES clock mint holders waiters wake
 -- INCLUDE acquire-shared extend-shared release-shared count-permits raise-fence-shared free-shared
 -- KEYS   key[]   the keys of all calls, one after the other
 -- ARGV   part[]  for each call: its script, its number of keys and its number of arguments, in one text; then its arguments

@@ -1,5 +1,4 @@
 -- count-permits: the number of permits of a semaphore that are held. Changes nothing.
--- USES clock mint holders waiters wake
 -- WITHIN batch-shared
 -- KEYS   lock   sorted set: one member for each holder
 -- REPLY  [the number]

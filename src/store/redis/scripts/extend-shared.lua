@@ -1,5 +1,4 @@
 -- extend-shared: move the end of a holder that is still there. Never makes a holder, never touches another one.
--- USES clock mint holders waiters wake
 -- WITHIN batch-shared
 -- KEYS   lock      sorted set: one member for each holder
 -- KEYS   limit     string: the number of permits of the lock

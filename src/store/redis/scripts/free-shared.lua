@@ -1,5 +1,4 @@
 -- free-shared: for an operator, take a lock with a mode away from one of its holders, or from all, and wake its queue.
--- USES clock mint holders waiters wake
 -- WITHIN batch-shared
 -- KEYS   lock     sorted set: one member for each holder
 -- KEYS   queue    sorted set: the queue of the lock

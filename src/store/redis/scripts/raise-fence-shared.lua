@@ -1,5 +1,4 @@
 -- raise-fence-shared: as raise-fence, for a lock with a mode, while the token is one of its holders. Also raises a writer's own fence, which readers share after its downgrade; but not a reader's own: its resent request finds its member by the fence.
--- USES clock mint holders waiters wake
 -- WITHIN batch-shared
 -- KEYS   lock    sorted set: one member for each holder
 -- KEYS   fence   string: the last fence minted for any lock

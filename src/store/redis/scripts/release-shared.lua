@@ -1,5 +1,4 @@
 -- release-shared: remove a holder of a lock, or leave its queue, and notify the waiters that can then be admitted.
--- USES clock mint holders waiters wake
 -- WITHIN batch-shared
 -- KEYS   lock    sorted set: one member for each holder
 -- KEYS   queue   sorted set: the queue of the lock
