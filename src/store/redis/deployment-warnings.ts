@@ -2,26 +2,14 @@
 import { noLock, warn, warningsWanted } from '../../core/events';
 import type { ScriptClient } from './client';
 
-export class DeploymentWarnings {
-  readonly #client: ScriptClient;
-  #isEvictionChecked = false;
-  #missesFailovers: boolean;
+/** Returns a function to be called at each grant, with the number of replicas that acknowledged it. */
+export function deploymentWarnings(client: ScriptClient): (minReplicas: number) => void {
+  let isEvictionChecked = false;
+  let missesFailovers = client.missesFailovers === true;
 
-  constructor(client: ScriptClient) {
-    this.#client = client;
-    this.#missesFailovers = client.missesFailovers === true;
-  }
-
-  /** @param minReplicas Replicas that acknowledged the grant. */
-  onGrant(minReplicas: number): void {
-    if ((this.#isEvictionChecked && !this.#missesFailovers) || !warningsWanted()) return;
-    if (!this.#isEvictionChecked) this.#checkEviction(); // H60
-    if (this.#missesFailovers && minReplicas === 0) this.#warnOfFailovers();
-  }
-
-  #checkEviction(): void {
-    this.#isEvictionChecked = true; // H60b
-    this.#client.evictionPolicy().then(
+  function checkEviction(): void {
+    isEvictionChecked = true; // H60b
+    client.evictionPolicy().then(
       (policy) => {
         if (!/^(volatile|allkeys)-/.test(policy)) return; // a service may reply without a policy
         const message = `maxmemory-policy is ${policy}: Redis may evict held locks; use noeviction`;
@@ -31,11 +19,14 @@ export class DeploymentWarnings {
     );
   }
 
-  #warnOfFailovers(): void {
-    this.#missesFailovers = false;
+  return (minReplicas) => {
+    if ((isEvictionChecked && !missesFailovers) || !warningsWanted()) return;
+    if (!isEvictionChecked) checkEviction(); // H60
+    if (!missesFailovers || minReplicas > 0) return;
+    missesFailovers = false;
     const message =
       'after a failover, this client may stay connected to an old master that comes back, which grants locks that are held ' +
       'at the new one: use failoverDetector: true, or minReplicas';
     warn({ code: 'missed-failover', message, ...noLock('redis') });
-  }
+  };
 }

@@ -28,7 +28,7 @@ import type { Values } from '../values';
 import type { ScriptClient } from './client';
 import { scriptClient } from './clients/script-client';
 import * as commands from './commands';
-import { DeploymentWarnings } from './deployment-warnings';
+import { deploymentWarnings } from './deployment-warnings';
 import { DirectStore } from './direct';
 import { type RedisOperator, redisOperator } from './operator';
 import { withDeadline } from './pipeline/deadlines';
@@ -78,12 +78,12 @@ class RedisStore implements Node {
   readonly #replicas: Replicas;
   readonly #clock = new ServerClock();
   readonly #abandoned = new Abandoned((request) => this.release(request));
-  readonly #warnings: DeploymentWarnings;
+  readonly #warnAtGrant: (minReplicas: number) => void;
   #scopes = 0;
 
   constructor(client: ScriptClient) {
     this.#client = client;
-    this.#warnings = new DeploymentWarnings(client);
+    this.#warnAtGrant = deploymentWarnings(client);
     const { subscribe } = client;
     this.channels = subscribe && { listen: subscribe, listensAlone: false };
     this.keyPrefix = client.keyPrefix;
@@ -144,7 +144,7 @@ class RedisStore implements Node {
   /** The reply; undefined if the script ran after the last moment at which it was of use. */
   #acquired(reply: unknown, request: AcquireRequest, sent: Moment): AcquireReply | undefined {
     const acquired = commands.acquireReply(reply, request, sent, this.#clock);
-    if (acquired?.granted) this.#warnings.onGrant(request.minReplicas);
+    if (acquired?.granted) this.#warnAtGrant(request.minReplicas);
     return acquired;
   }
 
