@@ -78,8 +78,6 @@ export interface DetachedLease {
 
 /** The argument that makes a lease return its held lock. So no property leads there, and none has to be stored. */
 const reveal = Symbol('held lock');
-/** The same for the join behind a joined lease. */
-const revealJoin = Symbol('join');
 
 /**
  * @internal Makes the lease of `held`. With `autoExtend`, the lock is renewed until the lease is collected.
@@ -142,24 +140,18 @@ function deliver(released: Promise<boolean>, callback: ReleaseCallback): void {
   );
 }
 
-/** A call that has joined the lock of a function around it. */
-interface Join {
-  readonly held: HeldLock;
-  /** The answer to its release. */
-  left: Promise<boolean> | undefined;
-}
+/** The answers to the releases of joined leases. */
+const answers = new WeakMap<Lease, Promise<boolean>>();
 
 /** @internal Makes the lease of a call that joins `held`. Its release releases nothing: the outermost function does. */
 export function joinedLeaseOf(held: HeldLock): Lease {
-  const join: Join = { held, left: undefined };
-  return Object.setPrototypeOf(leave.bind(join), joinedMethods);
-}
-
-function leave(this: Join, callback?: unknown): unknown {
-  if (callback === revealJoin) return this;
-  if (callback === reveal) return this.held;
-  this.left ??= Promise.resolve(this.held.check());
-  return typeof callback === 'function' ? deliver(this.left, callback as ReleaseCallback) : this.left;
+  const lease: Lease = Object.setPrototypeOf((callback?: unknown): unknown => {
+    if (callback === reveal) return held;
+    const left = answers.get(lease) ?? Promise.resolve(held.check());
+    answers.set(lease, left);
+    return typeof callback === 'function' ? deliver(left, callback as ReleaseCallback) : left;
+  }, joinedMethods);
+  return lease;
 }
 
 /** @internal The held lock behind a lease. */
@@ -189,25 +181,16 @@ export const leaseMethods: object = Object.create(Function.prototype, {
 });
 
 const joinedMethods: object = Object.create(leaseMethods, {
-  release: joinMethod((_join, lease) => lease()),
-  remaining: joinMethod(({ held, left }) => (left === undefined && held.check() ? held.remaining() : 0)),
-  extend: joinMethod(async ({ held, left }, _lease, lifetime) => left === undefined && extend(held, lifetime)),
-  detach: joinMethod(() => {
+  release: method((_held, _argument, lease) => lease()),
+  remaining: method((held, _argument, lease) => (!answers.has(lease) && held.check() ? held.remaining() : 0)),
+  extend: method(async (held, lifetime, lease) => !answers.has(lease) && extend(held, lifetime)),
+  detach: method(() => {
     throw unknownOptionError('detach', 'only the outermost function of a reentrant lock can detach it');
   }),
-  ...(Symbol.asyncDispose && { [Symbol.asyncDispose]: joinMethod(async (_join, lease) => void (await lease())) }),
+  ...(Symbol.asyncDispose && {
+    [Symbol.asyncDispose]: method(async (_held, _argument, lease) => void (await lease())),
+  }),
 });
-
-function joinMethod(call: (join: Join, lease: Lease, lifetime?: number) => unknown): PropertyDescriptor {
-  return {
-    value(this: Lease, lifetime?: number) {
-      const join = (this as unknown as (key: typeof revealJoin) => Join)(revealJoin);
-      return call(join, this, lifetime);
-    },
-    writable: true,
-    configurable: true,
-  };
-}
 
 /** The text that `console.log` and `util.inspect` print: never the token. */
 function shown(
@@ -231,10 +214,10 @@ export function getter(read: (held: HeldLock) => unknown): PropertyDescriptor {
 }
 
 /** @internal A method of a lease that calls its held lock. */
-export function method(call: (held: HeldLock, argument: any) => unknown): PropertyDescriptor {
+export function method(call: (held: HeldLock, argument: any, lease: Lease) => unknown): PropertyDescriptor {
   return {
-    value(this: unknown, argument: unknown) {
-      return call(heldLockOf(this), argument);
+    value(this: Lease, argument: unknown) {
+      return call(heldLockOf(this), argument, this);
     },
     writable: true,
     configurable: true,
