@@ -189,8 +189,7 @@ export class Election {
     const stopListening = signal && onAbort(signal, () => stop.abort());
     this.#observers.add(stop);
     try {
-      const [store, key, lifetimeMs] = [this.#store, this.#key, this.#settings.lifetimeMs!];
-      yield* changes({ store, key, lifetimeMs, signal: stop.signal, ask: () => this.leader() });
+      yield* changes(this.#store, this.#key, this.#settings.lifetimeMs!, stop.signal, () => this.leader());
     } finally {
       this.#observers.delete(stop);
       stopListening?.();
@@ -217,9 +216,7 @@ function elected(lease: Lease, id: string, value: string): Won<Term> {
   const term = new HeldTerm(held, id, value);
   return {
     term,
-    get signal() {
-      return lease.signal;
-    },
+    signal: held.signal,
     get isLost() {
       return held.loss !== undefined;
     },

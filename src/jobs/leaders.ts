@@ -4,7 +4,6 @@
 // Invariant: a record counts only while the lock is held with the token under which the record was written.
 import { timers } from '../core/clock';
 import { LockError } from '../core/errors';
-import { onAbort } from '../core/on-abort';
 import { type Alarm, clearAlarm } from '../core/timers';
 import { idOf } from '../core/token';
 import { closeOnceOpen } from '../queue/wake-ups';
@@ -50,23 +49,20 @@ export function leaderOf(holder: HolderText | null): Leader | null {
   }
 }
 
-/** @internal */
-export interface LeaderWatch {
-  readonly store: Store;
-  readonly key: string;
-  /** The pause before the next read if nobody leads. */
-  readonly lifetimeMs: number;
-  /** Ends the observation. */
-  readonly signal: AbortSignal;
-  ask(): Promise<Leader | null>;
-}
-
-/** @internal Yields the present leader at once, then each change. Yields the latest state only, and never the same state twice in a row. */
-export async function* changes(watch: LeaderWatch): AsyncGenerator<Leader | null, void> {
-  const { store, key, lifetimeMs, signal, ask } = watch;
+/**
+ * @internal Yields the present leader at once, then each change, until `signal` aborts. Yields the latest state only, and never the
+ * same state twice in a row. If nobody leads, it reads again after `lifetimeMs`.
+ */
+export async function* changes(
+  store: Store,
+  key: string,
+  lifetimeMs: number,
+  signal: AbortSignal,
+  ask: () => Promise<Leader | null>,
+): AsyncGenerator<Leader | null, void> {
   const bell = new Bell();
   const stop = hear(store, key, bell);
-  const stopListening = onAbort(signal, () => bell.ring());
+  signal.addEventListener('abort', () => bell.ring());
   let last: Leader | null | undefined;
   try {
     while (!signal.aborted) {
@@ -84,7 +80,6 @@ export async function* changes(watch: LeaderWatch): AsyncGenerator<Leader | null
       await bell.wait(leader === undefined ? lifetimeMs / 3 : pauseMs(store, leader, lifetimeMs));
     }
   } finally {
-    stopListening();
     stop();
   }
 }
