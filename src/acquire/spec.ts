@@ -1,27 +1,18 @@
 // The specification of an acquisition: what is wanted, and with whom the caller may wait.
 
 import type { LockKind } from '../core/events';
-import type { Key } from '../core/keys';
 import type { Settings } from '../core/options';
 import type { Frame } from '../hold/async-context';
 import type { HeldLock } from '../hold/held-lock';
-import type { Scope } from '../hold/scope';
+import type { Awaited, Scope } from '../hold/scope';
 import type { MemberTerms } from '../queue/group';
 import { type Queues, queuesOf } from '../queue/queues';
-import type { AcquireReply, AcquireRequest, Mode, Slot, Store } from '../store/contract';
+import type { AcquireReply, AcquireRequest, Slot } from '../store/contract';
 import type { LateRequest } from '../store/late-request';
 import type { Slots } from '../store/slots';
 
-export interface AcquireSpec {
-  /** The key as it was given. */
-  readonly key: Key;
-  /** Full keys, prefix included. */
-  readonly keys: Key;
-  readonly settings: Settings;
+export interface AcquireSpec extends Awaited {
   readonly scope: Scope;
-  readonly store: Store;
-  /** The mode of an RWLock or a Semaphore; undefined for a mutex. */
-  readonly mode: Mode | undefined;
   /** Set when the mutex backs an election or a once-job. */
   readonly kind: LockKind | undefined;
   /** Set for a job that runs once per slot. */

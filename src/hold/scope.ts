@@ -21,10 +21,13 @@ export interface Cancellable extends Linked<Cancellable> {
   giveUp(error: unknown): void;
 }
 
+/** The locks that a wait is for. */
 export interface Awaited {
   /** The key as it was given. */
   readonly key: Key;
+  /** Full keys, prefix included. */
   readonly keys: Key;
+  /** The mode of an RWLock or a Semaphore; undefined for a mutex. */
   readonly mode: Mode | undefined;
   readonly settings: Settings;
   readonly store: Store;
