@@ -273,13 +273,10 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
   if (options === undefined) return base;
   const given = optionsOf<Options>(options, rules);
   const settings = {
+    ...base,
     // A copy: the list belongs to the caller, who may change it.
     redis: Array.isArray(given.redis) ? Object.freeze([...given.redis]) : (given.redis ?? base.redis),
     lifetimeMs: given.lifetime === undefined ? base.lifetimeMs : given.lifetime,
-    maxRetries: base.maxRetries,
-    timeoutMs: base.timeoutMs,
-    queued: base.queued,
-    waitGiven: base.waitGiven,
     retryTimeoutMs: given.retryTimeout ?? base.retryTimeoutMs,
     retryRatio: given.retryRatio ?? base.retryRatio,
     maxRetryTimeoutMs: given.maxRetryTimeout ?? base.maxRetryTimeoutMs,
