@@ -16,10 +16,9 @@ import {
   type LockOptions,
   optionsOf,
   type Settings,
-  settle,
   settleDrain,
+  settleWithOwn,
   signalRule,
-  takeOwn,
 } from './core/options';
 import { hostName, pid } from './core/runtime';
 import { newToken } from './core/token';
@@ -83,8 +82,7 @@ export class Election {
   constructor(name: string, options: ElectionOptions) {
     const ourId = `${hostName()}:${pid}:${newToken(undefined).slice(0, 8)}`;
     const ownRules = { id: filledTextRule, value: valueRule };
-    const [{ id = ourId, value = '' }, given] = takeOwn<ElectionOptions>(options, ownRules);
-    const settings = settle(given, electionDefaults);
+    const [{ id = ourId, value = '' }, settings] = settleWithOwn<ElectionOptions>(options, ownRules, electionDefaults);
     this.#scope = scopeFor(settings);
     if (settings.lifetimeMs === null) throw optionError('lifetime', 'a number: a leader may die', null);
     if (!settings.fencing) throw optionError('fencing', 'true: the fence is the number of the term', false);

@@ -14,7 +14,7 @@ import {
   settle,
   settleDrain,
   settleWait,
-  takeOwn,
+  settleWithOwn,
   textRule,
   type WaitOptions,
 } from './core/options';
@@ -80,8 +80,9 @@ export class RWLock {
    *                one common group): readers of one group share, and different groups exclude each other.
    */
   constructor(key: string, options: RWLockOptions) {
-    const [{ prefer = 'writer', readers = '' }, given] = takeOwn<RWLockOptions>(options, ownRules);
-    this.#settings = settleOwn(given, rwDefaults);
+    const [{ prefer = 'writer', readers = '' }, settings] = settleWithOwn<RWLockOptions>(options, ownRules, rwDefaults);
+    this.#settings = settings;
+    checkTimes(settings);
     this.#scope = scopeFor(this.#settings);
     this.#prefer = prefer;
     this.#readers = readers;
@@ -125,18 +126,17 @@ export class RWLock {
   }
 
   async #acquire(kind: 'shared' | 'exclusive', options: unknown): Promise<RWLease> {
-    const settings = settleOwn(options, this.#settings);
+    const settings = settle(options, this.#settings);
+    checkTimes(settings);
     const mode: Mode = { kind, prefer: this.#prefer, group: this.#readers, permits: 1, total: 0, step: 0 };
     const kindOfLease = { autoExtend: true, mode, methods: rwLeaseMethods };
     return (await acquireLease(this.key, settings, this.#scope, kindOfLease)) as RWLease;
   }
 }
 
-function settleOwn(options: unknown, base: Settings): Settings {
-  const settings = settle(options, base);
-  checkMin('lifetime', settings.lifetimeMs ?? Number.POSITIVE_INFINITY, 100);
-  checkMin('retryTimeout', settings.retryTimeoutMs, 1);
-  return settings;
+function checkTimes({ lifetimeMs, retryTimeoutMs }: Settings): void {
+  checkMin('lifetime', lifetimeMs ?? Number.POSITIVE_INFINITY, 100);
+  checkMin('retryTimeout', retryTimeoutMs, 1);
 }
 
 function checkMin(option: string, ms: number, minMs: number): void {

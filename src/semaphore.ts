@@ -13,7 +13,7 @@ import {
   type Settings,
   settle,
   settleDrain,
-  takeOwn,
+  settleWithOwn,
 } from './core/options';
 import type { Lease } from './hold/lease';
 import type { Scope } from './hold/scope';
@@ -21,6 +21,7 @@ import { scopeFor } from './inspect/registry';
 import type { Mode } from './store/contract';
 
 const permitsRule = integer(1);
+const ownRules = { permits: permitsRule };
 
 /**
  * A semaphore: limits concurrency across all processes. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O.
@@ -73,8 +74,7 @@ export class Semaphore {
   run<T>(options: PermitOptions, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   async run<T>(...rest: unknown[]): Promise<T> {
     const [options, fn] = optionsThenFunction(rest, 'fn');
-    const [{ permits = 1 }, given] = takeOwn<PermitOptions>(options, { permits: permitsRule });
-    const settings = settle(given, this.#settings);
+    const [{ permits = 1 }, settings] = settleWithOwn<PermitOptions>(options, ownRules, this.#settings);
     return runUnder(await this.#acquire(permits, settings, true), fn);
   }
 

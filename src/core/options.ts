@@ -270,8 +270,10 @@ export const defaults: Settings = {
  * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: says what was expected and what was given.
  */
 export function settle(options: unknown, base: Settings = defaults): Settings {
-  if (options === undefined) return base;
-  const given = optionsOf<Options>(options, rules);
+  return options === undefined ? base : completed(optionsOf<Options>(options, rules), base);
+}
+
+function completed(given: Options, base: Settings): Settings {
   const settings = {
     ...base,
     // A copy: the list belongs to the caller, who may change it.
@@ -307,7 +309,7 @@ const { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, 
 const waitRules = { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, signal };
 /** @internal As `settle`, for a call that takes options for waiting only: all other options are those of its object. */
 export function settleWait(options: unknown, base: Settings): Settings {
-  return options === undefined ? base : settle(optionsOf<WaitOptions>(options, waitRules), base);
+  return options === undefined ? base : completed(optionsOf<WaitOptions>(options, waitRules), base);
 }
 
 /** @internal The settings of a wait without end, unless the options limit the wait. */
@@ -373,12 +375,14 @@ function isOfKind(rule: Rule, value: unknown): boolean {
   }
 }
 
-/** @internal Splits the options of a class into its own, checked, and all the others. `T` has the types of its own. */
-export function takeOwn<T>(options: unknown, own: Readonly<Record<string, Rule>>): [own: T, others: unknown] {
-  const names = Object.keys(rules);
-  const all = objectOf(options, [...Object.keys(own), ...names]);
-  const others = Object.fromEntries(names.map((name) => [name, all[name]]));
-  return [checked<T>(all, own), others];
+/** @internal The options of a class: its own, checked, and the settings of all the others on top of `base`. `T` has the types of its own. */
+export function settleWithOwn<T>(
+  options: unknown,
+  own: Readonly<Record<string, Rule>>,
+  base: Settings,
+): [own: T, settings: Settings] {
+  const all = objectOf(options, [...Object.keys(own), ...Object.keys(rules)]);
+  return [checked<T>(all, own), completed(checked<Options>(all, rules), base)];
 }
 
 const drainRule = milliseconds('true, false, or milliseconds, at least 0', (value) => value >= 0);

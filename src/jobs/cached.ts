@@ -7,7 +7,7 @@ import { acquireLease, runUnder } from '../acquire/run';
 import { clockOf } from '../core/clock';
 import { optionError } from '../core/errors';
 import { onAbort } from '../core/on-abort';
-import { type CachedOptions, endless, integer, type Settings, settle, takeOwn } from '../core/options';
+import { type CachedOptions, endless, integer, type Settings, settleWithOwn } from '../core/options';
 import { clearAlarm } from '../core/timers';
 import type { Lease } from '../hold/lease';
 import { perScopeAndStore, type Scope } from '../hold/scope';
@@ -39,8 +39,8 @@ export async function cached<T>(
   scope: Scope,
 ): Promise<T | undefined> {
   if (typeof load !== 'function') throw optionError('load', 'a function, as the last argument', load);
-  const [own, given] = takeOwn<CachedOptions>(options, ownRules);
-  const settings = endless(settle(given, base));
+  const [own, given] = settleWithOwn<CachedOptions>(options, ownRules, base);
+  const settings = endless(given);
   const store = scope.store(settings.redis);
   const full = scope.fullKey(key, settings); // H75b
   const ours = flightsOf(scope, store); // H75

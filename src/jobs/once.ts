@@ -8,7 +8,7 @@ import { runUnder, tryLease } from '../acquire/run';
 import { LockBackendError, optionError } from '../core/errors';
 import { describe } from '../core/keys';
 import type { Slot } from '../core/lock-state';
-import { integer, type OnceOptions, oneOf, type Settings, settle, takeOwn } from '../core/options';
+import { integer, type OnceOptions, oneOf, type Settings, settleWithOwn } from '../core/options';
 import { heldLockOf, type Lease } from '../hold/lease';
 import type { Scope } from '../hold/scope';
 
@@ -33,8 +33,7 @@ export async function once<T>(
   scope: Scope,
 ): Promise<OnceResult<T>> {
   if (typeof fn !== 'function') throw optionError('fn', 'a function, as the last argument', fn);
-  const [{ every, offset = 0, mode = 'at-most-once' }, given] = takeOwn<OnceOptions>(options, ownRules);
-  const settings = settle(given, base);
+  const [{ every, offset = 0, mode = 'at-most-once' }, settings] = settleWithOwn<OnceOptions>(options, ownRules, base);
   checkKey(key, settings, scope);
 
   let slot: Slot | undefined;
