@@ -5,7 +5,6 @@
 // The strategies: a mutex makes an attempt, and then joins a queue of its process or polls (queued.ts). A caller of a key with several
 // holders waits with other callers of its process for one member (queue/group.ts), or has its own entry in the Redis queue (entry.ts).
 
-import { AcquireTrace, type Effort, tracesAcquires } from '../core/acquire-trace';
 import { type Clock, clockOf } from '../core/clock';
 import { forKey, type LockBackendError, rejectAtCaller } from '../core/errors';
 import { type Key, lockKeys, ownKey } from '../core/keys';
@@ -20,8 +19,10 @@ import type { Cancellable, Scope } from '../hold/scope';
 import type { Fetch, ShareWaiter, WaitGroup } from '../queue/group';
 import { groupsOf } from '../queue/groups';
 import { fencesInBlock } from '../queue/policy';
+import type { Effort } from '../queue/queue';
 import { queuesOf } from '../queue/queues';
 import type { Grant, GrantSource } from '../store/contract';
+import { AcquireTrace, tracesAcquires } from './acquire-trace';
 import { EntryPolling } from './entry';
 import type { GrantReply, PollingCaller } from './polling';
 import { Queued } from './queued';

@@ -4,7 +4,6 @@
 // Invariant: whatever happens, the lock stays held. A change that was given up may have been made, or may still be made. Until
 // Redis has confirmed that the lock is held for reading, this side counts it as held in the stricter way.
 
-import { tracesAcquires } from '../core/acquire-trace';
 import { LockDeadlockError, NotAcquiredLockError } from '../core/errors';
 import { describe } from '../core/keys';
 import type { Settings } from '../core/options';
@@ -12,6 +11,7 @@ import type { HeldLock } from '../hold/held-lock';
 import { scopeOf } from '../hold/scope';
 import { type AcquireReply, type AcquireRequest, type Mode, unknownTicket } from '../store/contract';
 import type { LateRequest } from '../store/late-request';
+import { tracesAcquires } from './acquire-trace';
 import { wait } from './acquisition';
 import type { Change } from './spec';
 

@@ -4,8 +4,8 @@
 //
 // A caller that cannot be woken is queued too. Its entry says how long the caller will be silent, and expires after that time. A change
 // in place waits like this with the token of the held lock.
-import type { Effort } from '../core/acquire-trace';
 import type { HeldLock } from '../hold/held-lock';
+import type { Effort } from '../queue/queue';
 import type { Queues } from '../queue/queues';
 import type { WakeUpSubscription } from '../queue/wake-ups';
 import { type AcquireReply, type Grant, noChannel, type QueueEntry } from '../store/contract';

@@ -2,13 +2,12 @@
 // busy and wake-ups are open: a mutex joins a queue of its process (queued.ts), and a caller of a key with several holders is woken for
 // its own entry in the Redis queue (entry.ts).
 
-import type { Effort } from '../core/acquire-trace';
 import { clockOf } from '../core/clock';
 import { LockBackendError } from '../core/errors';
 import { lockEvent, warn } from '../core/events';
 import { describe } from '../core/keys';
 import type { Fetch } from '../queue/group';
-import { tooLate } from '../queue/queue';
+import { type Effort, tooLate } from '../queue/queue';
 import type { Queues } from '../queue/queues';
 import type { AcquireReply, Grant } from '../store/contract';
 import { type Attempting, Attempts } from './attempts';

@@ -1,10 +1,9 @@
 // The strategy of a mutex. The caller makes one attempt. If the key is busy, it joins a queue of its process (queue/queue.ts), which
 // makes the requests for all its callers. It polls if it may not be queued.
-import type { Effort } from '../core/acquire-trace';
 import { LockBackendError } from '../core/errors';
 import { setImmediate } from '../core/real-timers';
 import { hasIncomingRequests } from '../core/runtime';
-import type { Position, Waiter } from '../queue/queue';
+import type { Effort, Position, Waiter } from '../queue/queue';
 import type { Follow, Queues } from '../queue/queues';
 import type { AcquireReply } from '../store/contract';
 import { Polling, type PollingCaller } from './polling';

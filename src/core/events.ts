@@ -1,6 +1,6 @@
-// The public events, on channels of node:diagnostics_channel. Acquires are traced in acquire-trace.ts, held locks are published in
-// hold/observation.ts, and warnings here. Nothing is built or measured unless somebody listens. A listener that throws cannot
-// reach the lock: diagnostics_channel reports its error as an uncaught exception.
+// The public events, on channels of node:diagnostics_channel. Acquires are traced in acquire/acquire-trace.ts, held locks are
+// published in hold/observation.ts, and warnings here. Nothing is built or measured unless somebody listens. A listener that throws
+// cannot reach the lock: diagnostics_channel reports its error as an uncaught exception.
 import type { LossReason } from './errors';
 import type { Key } from './keys';
 import type { StoreKind } from './lock-state';

@@ -2,14 +2,13 @@
 // in Redis. A group fetches members for its callers, each through one entry in the Redis queue. What becomes of a member is the group's
 // policy: readers share it (readers.ts), and permits are handed off (permits.ts).
 
-import type { Effort } from '../core/acquire-trace';
 import { clockOf } from '../core/clock';
 import type { LockBackendError } from '../core/errors';
 import { LinkedList } from '../core/linked-list';
 import type { Granted } from '../hold/kept-lock';
 import { trustedMs } from '../hold/validity';
 import type { Grant, Holder, Mode, Store } from '../store/contract';
-import type { Position, QueueKey, Waiter } from './queue';
+import type { Effort, Position, QueueKey, Waiter } from './queue';
 
 export interface MemberTerms extends QueueKey {
   readonly mode: Mode;

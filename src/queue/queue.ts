@@ -52,6 +52,12 @@ export interface Position extends Linked<Position> {
   hasWaited: boolean;
 }
 
+/** The work of a caller so far. */
+export interface Effort {
+  readonly attempts: number;
+  readonly queued: boolean;
+}
+
 /** Our entry in the Redis queue; a new entry with a new token follows every grant. */
 export class OwnEntry {
   readonly token: string;

@@ -1,7 +1,8 @@
 // The trace of one acquire: `redis-exp-lock:acquire` publishes its start and its one end, with everything known by then.
-import { LockClosedError, LockLostError, LockTimeoutError, TooManyLockAttemptsError } from './errors';
-import { type AcquireEvent, type AcquireOutcome, lockEvent, type Observable } from './events';
-import { tracingChannel } from './runtime';
+import { LockClosedError, LockLostError, LockTimeoutError, TooManyLockAttemptsError } from '../core/errors';
+import { type AcquireEvent, type AcquireOutcome, lockEvent, type Observable } from '../core/events';
+import { tracingChannel } from '../core/runtime';
+import type { Effort } from '../queue/queue';
 
 const acquireChannel = tracingChannel<AcquireEvent, AcquireEvent>('redis-exp-lock:acquire');
 const { start, end, asyncStart, asyncEnd, error: errorChannel } = acquireChannel;
@@ -15,12 +16,6 @@ export function tracesAcquires(): boolean {
     asyncEnd.hasSubscribers ||
     errorChannel.hasSubscribers
   );
-}
-
-/** The work of an acquire so far. */
-export interface Effort {
-  readonly attempts: number;
-  readonly queued: boolean;
 }
 
 export class AcquireTrace {
