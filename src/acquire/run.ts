@@ -5,6 +5,7 @@ import { LockBackendError, LockLostError, optionError } from '../core/errors';
 import { warningsWanted } from '../core/events';
 import { describe, type Key, lockKeys, ownKey } from '../core/keys';
 import type { Settings } from '../core/options';
+import { perObject } from '../core/per-object';
 import { type Frame, frameToJoin, runJoined, runWithin } from '../hold/async-context';
 import type { HeldLock } from '../hold/held-lock';
 import { heldLockOf, joinedLeaseOf, type Lease, leaseOf } from '../hold/lease';
@@ -67,16 +68,9 @@ export async function tryLease(
 }
 
 /** Settings for one attempt, made once for each settings object so that leases share them: 5 % of a sequential pair. */
-const oneAttempts = new WeakMap<Settings, Settings>();
-
-function forOneAttempt(settings: Settings): Settings {
-  let once = oneAttempts.get(settings);
-  if (once === undefined) {
-    once = Object.freeze({ ...settings, maxRetries: 0, timeoutMs: undefined, queued: false });
-    oneAttempts.set(settings, once);
-  }
-  return once;
-}
+const forOneAttempt = perObject((settings: Settings): Settings => {
+  return Object.freeze({ ...settings, maxRetries: 0, timeoutMs: undefined, queued: false });
+});
 
 /** Returns the lease. Throws if the grant expired before it could be used. */
 export function checkFresh<L extends Lease>(lease: L): L {

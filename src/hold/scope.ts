@@ -6,6 +6,7 @@ import type { LockKind } from '../core/events';
 import { describe, type Key, listOf, lockKey } from '../core/keys';
 import { type Linked, LinkedList } from '../core/linked-list';
 import { maxTimerMs, type Settings } from '../core/options';
+import { perObject } from '../core/per-object';
 import type { RedisLike } from '../core/redis-like';
 import { type Alarm, clearAlarm } from '../core/timers';
 import { hashOf } from '../core/token';
@@ -42,7 +43,7 @@ export interface ScopeObserver {
 }
 
 const scopes = new WeakMap<LeaseContext, Scope>();
-const scopesOfStores = new WeakMap<Store, WeakList<Scope>>();
+const scopesOn = perObject((_store: Store) => new WeakList<Scope>());
 
 export function scopeOf(context: LeaseContext): Scope {
   return scopes.get(context)!;
@@ -101,8 +102,7 @@ export class Scope {
     const store = storeOf(client);
     if (this.#stores.add(store)) store.join();
     this.#storesOfClients.set(client, store);
-    if (!scopesOfStores.has(store)) scopesOfStores.set(store, new WeakList());
-    scopesOfStores.get(store)!.add(this);
+    scopesOn(store).add(this);
     return store;
   }
 
@@ -201,13 +201,8 @@ export class Scope {
 
 /** Makes a function that gives each scope one `T` for each store. The first call for the two makes it. */
 export function perScopeAndStore<T>(make: (store: Store) => T): (scope: Scope, store: Store) => T {
-  const all = new WeakMap<Scope, WeakMap<Store, T>>();
-  return (scope, store) => {
-    const byStore = all.get(scope) ?? new WeakMap<Store, T>();
-    const one = byStore.get(store) ?? make(store);
-    all.set(scope, byStore.set(store, one));
-    return one;
-  };
+  const perStore = perObject((_scope: Scope) => perObject(make));
+  return (scope, store) => perStore(scope)(store);
 }
 
 /** The error of a call after `close()`, and of a wait that `close()` ended. */
@@ -219,7 +214,7 @@ export function closedError(key: Key): LockClosedError {
 export function loseFreed(store: Store, key: string, hash: string): void {
   const isFreed = (held: HeldLock): boolean =>
     held.context.store === store && listOf(held.keys).includes(key) && hashOf(held.token) === hash;
-  for (const scope of scopesOfStores.get(store)?.all() ?? []) scope.find(isFreed)?.lose('taken');
+  for (const scope of scopesOn(store).all()) scope.find(isFreed)?.lose('taken');
 }
 
 /** Ends a lock that its holder did not release: the signal aborts with `closed`, and the key is released. */

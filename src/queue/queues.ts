@@ -4,6 +4,7 @@
 import { clockOf } from '../core/clock';
 import type { LockBackendError } from '../core/errors';
 import { noLock, warn, warningsWanted } from '../core/events';
+import { perObject } from '../core/per-object';
 import { type Alarm, clearAlarm } from '../core/timers';
 import { newNonce, newToken } from '../core/token';
 import { yieldMs } from '../hold/held-lock';
@@ -33,7 +34,7 @@ const maxRequestsPerSecond = 1250;
  */
 const maxPollMs = 8000;
 
-const queuesOfStores = new WeakMap<Store, Queues>(); // H75c
+const queuesOfStore = perObject((store: Store) => new Queues(store, store.channels!)); // H75c
 /** Stores for which the warning about missing wake-ups was emitted. */
 const warned = new WeakSet<Store>();
 
@@ -47,11 +48,7 @@ export function queuesOf(scope: Scope, store: Store): Queues | undefined {
     }
     return undefined;
   }
-  let queues = queuesOfStores.get(store);
-  if (queues === undefined) {
-    queues = new Queues(store, store.channels);
-    queuesOfStores.set(store, queues);
-  }
+  const queues = queuesOfStore(store);
   if (scope.joined.add(queues.wakeUps)) queues.wakeUps.join();
   return queues;
 }

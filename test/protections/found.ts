@@ -51,19 +51,7 @@ export const found: readonly Protection[] = [
   {
     hazard: 'H75',
     without: 'stores of one kind have their queues in common',
-    changes: [
-      value(
-        'H75c',
-        `new (class extends Map {
-  get(store: any): any {
-    return super.get(store.kind);
-  }
-  set(store: any, queues: any): this {
-    return super.set(store.kind, queues);
-  }
-})()`,
-      ),
-    ],
+    changes: [value('H75c', '(store: any) => ((Queues as any)[store.kind] ??= new Queues(store, store.channels))')],
     test: 'embedded/many-stores.test.ts',
   },
   {
