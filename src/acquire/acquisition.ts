@@ -16,8 +16,8 @@ import { present } from '../hold/async-context';
 import { HeldLock } from '../hold/held-lock';
 import type { Granted } from '../hold/kept-lock';
 import type { Cancellable, Scope } from '../hold/scope';
-import type { Fetch, ShareWaiter, WaitGroup } from '../queue/group';
-import { groupsOf } from '../queue/groups';
+import { type Fetch, GroupPosition, type ShareWaiter, type WaitGroup } from '../queue/group';
+import { groupFor, groupsOf } from '../queue/groups';
 import { fencesInBlock } from '../queue/policy';
 import type { Effort } from '../queue/queue';
 import { queuesOf } from '../queue/queues';
@@ -230,8 +230,9 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
 function strategyFor(spec: AcquireSpec, acquisition: Acquisition): Strategy {
   const { keys, mode, scope, store } = spec;
   if (mode === undefined) return new Queued(spec, acquisition);
-  if (mode.kind === 'exclusive') groupsOf(scope, store).writerWaits(keys as string);
+  const groups = groupsOf(scope, store);
+  if (mode.kind === 'exclusive') groups.get(keys as string)?.writerWaits();
   const terms = memberTerms(spec);
   if (terms === undefined) return new EntryPolling(spec, acquisition);
-  return groupsOf(scope, store).position(terms, acquisition);
+  return new GroupPosition(groupFor(groups, terms, store), acquisition);
 }

@@ -5,8 +5,8 @@
  */
 import type { Granted, Member, SharingHolder } from '../../src/hold/kept-lock';
 import { trustedMs } from '../../src/hold/validity';
-import type { Fetch, GroupPosition, MemberTerms, ShareWaiter, WaitGroup } from '../../src/queue/group';
-import { WaitGroups } from '../../src/queue/groups';
+import { type Fetch, GroupPosition, type MemberTerms, type ShareWaiter, type WaitGroup } from '../../src/queue/group';
+import { groupFor } from '../../src/queue/groups';
 import { fencesInBlock } from '../../src/queue/policy';
 import { Readers } from '../../src/queue/readers';
 import type {
@@ -79,7 +79,8 @@ class Valid {
 class Sharers extends Process {
   readonly kind: Kind;
   readonly valid: Valid;
-  readonly sharing: WaitGroups;
+  readonly groups = new Map<string, WaitGroup>();
+  readonly store: Store;
   #ids = 0;
 
   constructor(world: World, name: string, kind: Kind, valid: Valid) {
@@ -92,7 +93,7 @@ class Sharers extends Process {
       extend: this.extend,
       abandon: this.abandon,
     };
-    this.sharing = new WaitGroups(store as unknown as Store);
+    this.store = store as unknown as Store;
   }
 
   modeOf(kind: Mode['kind']): Mode {
@@ -259,11 +260,11 @@ class User implements ShareWaiter {
   }
 
   lease(): Promise<Lease | undefined> {
-    const { world, sharing } = this.#process;
+    const { world, groups, store } = this.#process;
     return new Promise((resolve) => {
       this.#resolve = resolve;
       if (this.#mode.kind === 'exclusive') {
-        sharing.writerWaits(key);
+        groups.get(key)?.writerWaits();
         const take = (grant: Grant): boolean => {
           if (world.nowMs - grant.sent.monoMs >= trustedMs(world.rules.lifetimeMs)) return false;
           this.granted(grant);
@@ -280,7 +281,7 @@ class User implements ShareWaiter {
         owner: lifetimeMs > world.rules.lifetimeMs ? 'other' : undefined,
         mode: this.#mode,
       };
-      this.#position = sharing.position(terms, this);
+      this.#position = new GroupPosition(groupFor(groups, terms, store), this);
       this.#position.queue.join(this.#position);
       if (!this.#isOver && world.random() < 0.15) this.#process.after(world.random() * 100, () => this.#giveUp());
     });
