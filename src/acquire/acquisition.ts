@@ -29,17 +29,7 @@ import { Queued } from './queued';
 import { abortReason, deadlockOf, refusalOf, timedOut, triedInVain } from './refusals';
 import { type AcquireSpec, type AcquireVariant, memberTerms } from './spec';
 
-interface Strategy {
-  begin(): void;
-  /** Ends the wait, and undoes what was requested. */
-  giveUp(): void;
-  /** Number of attempts that the caller has made by itself. */
-  readonly count: number;
-  /** True in a pause, which ends no later than the wait, and which the last attempt follows. */
-  readonly isPausing: boolean;
-  readonly wasQueued: boolean;
-  readonly effort: Effort;
-}
+type Strategy = Queued | EntryPolling | GroupPosition;
 
 /**
  * Acquires every key and resolves with the result of `wrap(held)`. Impossible arguments throw at once, before any I/O. Rejects as

@@ -58,6 +58,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     return { attempts: this.attempts.count, queued: false };
   }
 
+  /** True in a pause, which ends no later than the wait, and which the last attempt follows. */
   get isPausing(): boolean {
     return this.attempts.isPausing;
   }
