@@ -6,7 +6,7 @@ import * as adoption from './acquire/adopt';
 import { acquireLease, checkFresh, optionsThenFunction, runJoining, runUnder, tryLease } from './acquire/run';
 import type { AcquireVariant } from './acquire/spec';
 import type { Key } from './core/keys';
-import { LastOptions } from './core/last-options';
+import { settleFor } from './core/last-options';
 import type { LockState, Slot } from './core/lock-state';
 import {
   type CachedOptions,
@@ -32,13 +32,13 @@ const promisified = Symbol.for('nodejs.util.promisify.custom');
 /** Makes a lock function; documented in index.ts. */
 export function redisExpLock(config?: Options): WithLock {
   const base = settle(config);
-  const last = new LastOptions(base);
+  const settleCall = settleFor(base);
   const scope = scopeFor(base);
   if (base.redis !== undefined) scope.store(base.redis);
 
   function withLock(key: Key, ...rest: unknown[]): void {
     const [options, callback] = optionsThenFunction(rest, 'callback');
-    const settings = last.settle(options);
+    const settings = settleCall(options);
     acquireLease(key, settings, scope, asIs).then(
       (lease) => nextTick(deliver, lease, callback), // H68
       (error) => nextTick(callback, error), // H68b
@@ -49,18 +49,18 @@ export function redisExpLock(config?: Options): WithLock {
     // Not `async`: the two further promises would add a tenth to the time of a lock in memory.
     promise(key, options) {
       try {
-        const settings = last.settle(options);
+        const settings = settleCall(options);
         return acquireLease(key, settings, scope, asIs);
       } catch (error) {
         return Promise.reject(error);
       }
     },
 
-    tryLock: async (key, options) => tryLease(key, last.settle(options), scope, asIs),
+    tryLock: async (key, options) => tryLease(key, settleCall(options), scope, asIs),
 
     async tryRun(key: Key, ...rest: unknown[]): Promise<TryRunResult<any>> {
       const [options, fn] = optionsThenFunction(rest, 'fn');
-      const settings = last.settle(options);
+      const settings = settleCall(options);
       const joined = runJoining(key, settings, scope, fn);
       if (joined !== undefined) return { ran: true, value: await joined };
       const lease = await tryLease(key, settings, scope, renewed);
@@ -69,12 +69,12 @@ export function redisExpLock(config?: Options): WithLock {
 
     async run(key: Key, ...rest: unknown[]): Promise<any> {
       const [options, fn] = optionsThenFunction(rest, 'fn');
-      const settings = last.settle(options);
+      const settings = settleCall(options);
       return runJoining(key, settings, scope, fn) ?? runUnder(await acquireLease(key, settings, scope, renewed), fn);
     },
 
     once: (key, options, fn) => slots.once(key, options, fn, base, scope),
-    adopt: async (detached, options) => adoption.adopt(detached, last.settle(options), scope),
+    adopt: async (detached, options) => adoption.adopt(detached, settleCall(options), scope),
     cached: (key, options, load) => cache.cached(key, options, load, base, scope),
 
     async inspect(key) {

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { LastOptions } from '../src/core/last-options';
+import { settleFor } from '../src/core/last-options';
 import { defaults, settle } from '../src/core/options';
 
 /** The settings that the options give, or the error. */
@@ -52,13 +52,13 @@ describe('the options of the last call', () => {
     fc.assert(
       fc.property(changes, (all) => {
         const base = settle({ lifetime: 7, prefix: 'p:' });
-        const last = new LastOptions(base);
+        const settleCall = settleFor(base);
         let options: Record<string, unknown> = {};
         for (const each of all) {
           options = changed(options, each);
           const expected = outcome(() => settle(options, base));
-          expect(outcome(() => last.settle(options))).to.deep.equal(expected);
-          expect(outcome(() => last.settle(options))).to.deep.equal(expected);
+          expect(outcome(() => settleCall(options))).to.deep.equal(expected);
+          expect(outcome(() => settleCall(options))).to.deep.equal(expected);
         }
       }),
       { numRuns: 500 },
@@ -66,11 +66,11 @@ describe('the options of the last call', () => {
   });
 
   it('make one and the same settings for equal values, which nothing can change', () => {
-    const last = new LastOptions(defaults);
-    const settings = last.settle({ lifetime: 5, timeout: 7 });
-    expect(last.settle({ lifetime: 5, timeout: 7 })).to.equal(settings).and.to.be.frozen;
-    expect(last.settle({ lifetime: 5, timeout: 8 })).to.include({ lifetimeMs: 5, timeoutMs: 8 });
-    expect(last.settle(undefined)).to.equal(defaults);
+    const settleCall = settleFor(defaults);
+    const settings = settleCall({ lifetime: 5, timeout: 7 });
+    expect(settleCall({ lifetime: 5, timeout: 7 })).to.equal(settings).and.to.be.frozen;
+    expect(settleCall({ lifetime: 5, timeout: 8 })).to.include({ lifetimeMs: 5, timeoutMs: 8 });
+    expect(settleCall(undefined)).to.equal(defaults);
   });
 
   it('are read once each', () => {
@@ -81,19 +81,19 @@ describe('the options of the last call', () => {
         return reads;
       },
     };
-    const last = new LastOptions(defaults);
-    expect(last.settle(options).lifetimeMs).to.equal(1);
+    const settleCall = settleFor(defaults);
+    expect(settleCall(options).lifetimeMs).to.equal(1);
     expect(reads).to.equal(1);
   });
 
   it('are not kept where a client or a signal is among them (H77)', () => {
-    const last = new LastOptions(defaults);
+    const settleCall = settleFor(defaults);
     const { signal } = new AbortController();
-    expect(last.settle({ signal })).to.not.equal(last.settle({ signal }));
+    expect(settleCall({ signal })).to.not.equal(settleCall({ signal }));
     const redis = [{ kind: 'a', close: () => {} }];
-    const settings = last.settle({ redis });
+    const settings = settleCall({ redis });
     redis.push({ kind: 'b', close: () => {} });
-    expect(last.settle({ redis }).redis).to.have.length(2);
+    expect(settleCall({ redis }).redis).to.have.length(2);
     expect(settings.redis).to.have.length(1);
   });
 });

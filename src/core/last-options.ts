@@ -7,47 +7,37 @@ import { type Settings, settle } from './options';
 
 type OptionValues = Readonly<Record<string, unknown>>;
 
-export class LastOptions {
-  readonly #base: Settings;
-  #last: OptionValues = {};
-  #count = 0;
-  #settings: Settings;
+/** Makes a function that settles the options of a call on top of `base`, as `settle` does. */
+export function settleFor(base: Settings): (options: unknown) => Settings {
+  let last: OptionValues = {};
+  let count = 0;
+  let lastSettings = base;
 
-  constructor(base: Settings) {
-    this.#base = base;
-    this.#settings = base;
-  }
-
-  /**
-   * As `settle`, on top of the base.
-   *
-   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: says what was expected and what was given.
-   */
-  settle(options: unknown): Settings {
-    if (options === undefined) return this.#base;
-    if (!isPlain(options)) return settle(options, this.#base);
-    const names = Object.getOwnPropertyNames(options);
-    if (this.#isLast(options, names)) return this.#settings; // S30
-    // A copy, so that each getter is read once.
-    const values = { ...options };
-    if (!names.every((name) => Object.hasOwn(values, name))) return settle(options, this.#base);
-    const settings = Object.freeze(settle(values, this.#base));
-    // H77b
-    if (!names.some((name) => isReference(values[name]))) {
-      this.#last = values;
-      this.#count = names.length;
-      this.#settings = settings;
-    }
-    return settings;
-  }
-
-  #isLast(options: OptionValues, names: readonly string[]): boolean {
-    if (names.length !== this.#count) return false;
+  function isLast(options: OptionValues, names: readonly string[]): boolean {
+    if (names.length !== count) return false;
     for (const name of names) {
-      if (!Object.hasOwn(this.#last, name) || options[name] !== this.#last[name]) return false;
+      if (!Object.hasOwn(last, name) || options[name] !== last[name]) return false;
     }
     return true;
   }
+
+  return (options) => {
+    if (options === undefined) return base;
+    if (!isPlain(options)) return settle(options, base);
+    const names = Object.getOwnPropertyNames(options);
+    if (isLast(options, names)) return lastSettings; // S30
+    // A copy, so that each getter is read once.
+    const values = { ...options };
+    if (!names.every((name) => Object.hasOwn(values, name))) return settle(options, base);
+    const settings = Object.freeze(settle(values, base));
+    // H77b
+    if (!names.some((name) => isReference(values[name]))) {
+      last = values;
+      count = names.length;
+      lastSettings = settings;
+    }
+    return settings;
+  };
 }
 
 /** True for a plain object, which inherits no option. */
