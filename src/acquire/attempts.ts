@@ -92,15 +92,11 @@ export class Attempts {
 
   /** The next pause in ms; the same value until `pause` is called. */
   nextPauseMs(): number {
-    this.#plannedPauseMs ??= this.#newPauseMs();
-    return this.#plannedPauseMs;
-  }
-
-  #newPauseMs(): number {
     const { store, settings } = this.#spec;
     // Callers whose votes were split must not meet again after equal pauses.
     this.#nextPauseMs ??= pauses(store.isQuorum ? { ...settings, jitter: 1 } : settings); // H62e
-    return this.#nextPauseMs();
+    this.#plannedPauseMs ??= this.#nextPauseMs();
+    return this.#plannedPauseMs;
   }
 
   /** Calls `attempt` after a pause. */
