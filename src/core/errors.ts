@@ -22,9 +22,6 @@ export type LockErrorCode =
   | 'ERR_LOCK_BACKEND'
   | 'ERR_LOCK_CLOSED';
 
-/** The property of each prototype that has the default `code` and `retryable` of its instances. */
-const defaults = Symbol('defaults');
-
 /**
  * The common parent: `err instanceof LockError` is true for every error below. `code`, `key` and `retryable` are own and
  * enumerable properties, so that JSON and logs have them.
@@ -41,13 +38,10 @@ export class LockError extends Error {
    */
   declare readonly retryable: boolean;
 
-  /** @internal */
-  declare readonly [defaults]: { readonly code?: LockErrorCode; readonly retryable: boolean };
-
   /** Makes the error without a lock, such as for a test. */
   constructor(message?: string, details: LockErrorDetails & { retryable?: boolean } = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
-    const { code, retryable } = this[defaults];
+    const { code, retryable } = this; // the defaults, which the prototype has
     if (code !== undefined) this.code = code;
     this.key = details.key ?? '';
     this.retryable = details.retryable ?? retryable;
@@ -173,7 +167,7 @@ export type AnyLockError =
   | LockBackendError
   | LockClosedError;
 
-/** The classes with their names as literals, because a minifier renames classes. */
+/** The classes with the defaults of their instances, and with their names as literals, because a minifier renames classes. */
 const table: readonly [typeof LockError, name: string, retryable: boolean, code?: LockErrorCode][] = [
   [LockError, 'LockError', false],
   [LockBusyError, 'LockBusyError', true],
@@ -191,7 +185,8 @@ for (const [errorClass, name, retryable, code] of table) {
   const brand = Symbol.for(`redis-exp-lock:${name}`);
   Object.defineProperties(errorClass.prototype, {
     name: { value: name, writable: true, configurable: true },
-    [defaults]: { value: { ...(code && { code }), retryable } },
+    ...(code && { code: { value: code, writable: true } }),
+    retryable: { value: retryable, writable: true },
     [brand]: { value: true },
   });
   const is = (error: unknown): boolean => typeof error === 'object' && error !== null && brand in error;
