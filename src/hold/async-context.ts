@@ -1,10 +1,8 @@
 // The locks of the running code's async context.
 //
 // `run` and its like remember their lock for all code that their function starts, so that a function that waits for its own lock
-// is found out. A Lock object remembers each `lock()` for the context that called it, up to its `unlock()`: a module often has one
-// object for several callers, and if the lock of one caller has expired and the next caller has locked, the first must neither
-// unlock that lock nor go on under its fence. Code without a `lock()` in its context (an event listener, another request) means
-// what the object holds now; so do two callers in one context.
+// is found out. A Lock object remembers each `lock()` for the context that called it, up to its `unlock()`, and so tells its callers
+// apart (lock.ts).
 //
 // Costs nothing while nothing is remembered: the storage that follows promises is switched off with the last lock.
 import type { Key } from '../core/keys';
