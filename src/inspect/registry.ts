@@ -8,6 +8,7 @@ import { v4 as uuid } from 'uuid';
 import { clockOf, timers } from '../core/clock';
 import { type Key, listOf } from '../core/keys';
 import type { Settings } from '../core/options';
+import { perObject } from '../core/per-object';
 import { hostName, pid } from '../core/runtime';
 import { type Alarm, clearAlarm } from '../core/timers';
 import { idOf, ownerOf } from '../core/token';
@@ -107,13 +108,8 @@ function divided(entries: readonly RecordEntry[], parts: number): string[] {
   return all.map((texts) => texts.join());
 }
 
-const registries = new WeakMap<Store, Registry>();
-
-function registryOf(store: Store): Registry {
-  const registry = registries.get(store) ?? new Registry(store);
-  registries.set(store, registry);
-  return registry;
-}
+/** The registry of this process on a store. */
+const registryOf = perObject((store: Store) => new Registry(store));
 
 /** The scope of a factory or a lock object. With `register: true`, what it holds and waits for is registered. */
 export function scopeFor({ register }: Pick<Settings, 'register'>): Scope {

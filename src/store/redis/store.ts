@@ -3,6 +3,7 @@
 // token is released until Redis has answered (abandoned).
 import { LockBackendError } from '../../core/errors';
 import { describe, type Key, newServerKey } from '../../core/keys';
+import { perObject } from '../../core/per-object';
 import { Abandoned } from '../abandoned';
 import { acrossSlots, asUnknown, givenUp, notReady } from '../backend-errors';
 import {
@@ -44,21 +45,12 @@ import type { CallAt, SentReply } from './wait-connection';
 /** The uptime, above every lifetime, from which a server no longer counts as new. */
 const newMs = 86_400_000;
 
-const stores = new WeakMap<object, RedisStore>();
-
 /**
  * The store of a client; always the same one for the same client.
  *
  * @throws {TypeError} `ERR_LOCK_OPTION` for anything that is no known client.
  */
-export function redisStore(client: object): RedisStore {
-  let store = stores.get(client);
-  if (store === undefined) {
-    store = new RedisStore(scriptClient(client));
-    stores.set(client, store);
-  }
-  return store;
-}
+export const redisStore: (client: object) => RedisStore = perObject((client) => new RedisStore(scriptClient(client)));
 
 /** The short way to the store of a client, for the shims. */
 export function directStore(client: object): DirectStore {
