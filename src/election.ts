@@ -1,8 +1,6 @@
 // One leader among candidates: the holder of the lock leads. A candidate campaigns in the lock's queue, runs its function while it
 // leads, and releases the lock once that function has settled, and not before.
-//
-// Invariant: never two functions of one Election at once, and no release while one runs (jobs/candidacy.ts). If a function goes on
-// after the leadership was lost, the next campaign waits for it. While a function is asked to stop, its lock is kept and renewed.
+// jobs/candidacy.ts keeps that order.
 import { acquireLease } from './acquire/run';
 import { AlreadyAcquiredLockError, LockClosedError, optionError } from './core/errors';
 import { warn } from './core/events';

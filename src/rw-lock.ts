@@ -74,10 +74,8 @@ export class RWLock {
    * Makes an object that holds nothing yet; sends nothing.
    *
    * @param key     Redis key of 1 to 1024 bytes.
-   * @param options As of the factory; `redis` is required. Defaults here: lifetime 1000 ms (at least 100), maxRetries 200,
-   *                retryTimeout 10 ms (at least 1), autoExtend on. Further options: `prefer`: 'writer' (default; new readers wait
-   *                behind a live waiting writer), 'reader' (they overtake it), 'fair' (order of arrival). `readers` (default '',
-   *                one common group): readers of one group share, and different groups exclude each other.
+   * @param options As of the factory, `prefer` and `readers`; `redis` is required. Defaults here: lifetime 1000 ms (at least 100),
+   *                maxRetries 200, retryTimeout 10 ms (at least 1), autoExtend on.
    */
   constructor(key: string, options: RWLockOptions) {
     const [{ prefer = 'writer', readers = '' }, settings] = settleWithOwn<RWLockOptions>(options, ownRules, rwDefaults);

@@ -1,6 +1,5 @@
 // Polling: attempts with pauses between them, until one is granted or the wait is over. Two strategies go on from it once the key was
-// busy and wake-ups are open: a mutex joins a queue of its process (queued.ts), and a caller of a key with several holders is woken for
-// its own entry in the Redis queue (entry.ts).
+// busy and wake-ups are open (queued.ts, entry.ts).
 
 import { clockOf } from '../core/clock';
 import { LockBackendError } from '../core/errors';
