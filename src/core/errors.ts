@@ -12,15 +12,7 @@ export interface LockErrorDetails {
 }
 
 /** The `code` of every error of this package. */
-export type LockErrorCode =
-  | 'ERR_LOCK_ATTEMPTS'
-  | 'ERR_LOCK_TIMEOUT'
-  | 'ERR_LOCK_ALREADY_ACQUIRED'
-  | 'ERR_LOCK_NOT_ACQUIRED'
-  | 'ERR_LOCK_LOST'
-  | 'ERR_LOCK_DEADLOCK'
-  | 'ERR_LOCK_BACKEND'
-  | 'ERR_LOCK_CLOSED';
+export type LockErrorCode = AnyLockError['code'];
 
 /**
  * The common parent: `err instanceof LockError` is true for every error below. `code`, `key` and `retryable` are own and
