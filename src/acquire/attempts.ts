@@ -64,7 +64,7 @@ export class Attempts {
     try {
       this.#make(queueAs, pauseMs);
     } catch (error) {
-      this.#broke(error);
+      this.#onFailure(error, true);
     }
   }
 
@@ -87,7 +87,7 @@ export class Attempts {
         (reply) => this.#onReply(reply, token),
         (error) => this.#onFailure(error),
       )
-      .catch((error) => this.#broke(error));
+      .catch((error) => this.#onFailure(error, true));
   }
 
   /** The next pause in ms; the same value until `pause` is called. */
@@ -182,18 +182,12 @@ export class Attempts {
     this.#spec.store.release(this.#releaseRequest(token)).catch(() => {}); // H20c H36d
   }
 
-  #onFailure(error: unknown): void {
+  /** Handles an attempt without a reply. After an exception in the attempt or in its caller's handler, too, it may have been granted. */
+  #onFailure(error: unknown, isUnknown = error instanceof LockBackendError && error.unknown): void {
     this.#isUnderWay = false;
     if (this.#caller.isSettled) return;
     forKey(error, this.#spec.key);
-    if (error instanceof LockBackendError && error.unknown) this.#mayExecute();
-    this.#caller.onFailure(error);
-  }
-
-  /** Handles an exception in an attempt or in its caller's handler: it may have been granted. */
-  #broke(error: unknown): void {
-    if (this.#caller.isSettled) return;
-    this.#mayExecute();
+    if (isUnknown) this.#mayExecute();
     this.#caller.onFailure(error);
   }
 
