@@ -174,9 +174,7 @@ export const leaseMethods: object = Object.create(Function.prototype, {
   detach: method((held) => detach(held)),
   [Symbol.for('nodejs.util.inspect.custom')]: { value: shown },
   ...(Symbol.asyncDispose && {
-    [Symbol.asyncDispose]: method(async (held) => {
-      await held.release();
-    }),
+    [Symbol.asyncDispose]: method(async (_held, _argument, lease) => void (await lease())),
   }),
 });
 
@@ -186,9 +184,6 @@ const joinedMethods: object = Object.create(leaseMethods, {
   extend: method(async (held, lifetime, lease) => !answers.has(lease) && extend(held, lifetime)),
   detach: method(() => {
     throw unknownOptionError('detach', 'only the outermost function of a reentrant lock can detach it');
-  }),
-  ...(Symbol.asyncDispose && {
-    [Symbol.asyncDispose]: method(async (_held, _argument, lease) => void (await lease())),
   }),
 });
 
