@@ -174,10 +174,12 @@ describeEach('extend and validity', (here) => {
     let timers: () => number;
     let connection: Redis;
 
-    before(async () => {
-      connection = (await here.connection()).redis; // its client sees this clock only
+    // A connection of its own for each test: what it has learned of the servers' clocks, and of their silence, is true for one clock only.
+    beforeEach(async () => {
+      connection = (await here.connection()).redis;
     });
 
+    // biome-ignore lint/suspicious/noDuplicateTestHooks: timers are counted from a hook that waits for nothing
     beforeEach(() => {
       clock = sinon.useFakeTimers({
         toFake: ['setTimeout', 'clearTimeout', 'Date', 'performance'],
