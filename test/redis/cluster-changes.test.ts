@@ -264,7 +264,8 @@ describe('a cluster of six that changes under locks', () => {
       const spared = kinds.filter(({ name }) => dies || name !== 'Valkey GLIDE');
       const stories = await Promise.all(
         spared.map(async ({ name, subscribes }) => {
-          const [mine, others] = locksOf(name, { lifetime: 9_000, commandTimeout: 1_000 });
+          // Longer than a failover, which takes two votes on a busy machine.
+          const [mine, others] = locksOf(name, { lifetime: 24_000, commandTimeout: 1_000 });
           const key = await keyThere();
           const lease = await mine.promise(key, { autoExtend: true });
           const free = await keyThere();
