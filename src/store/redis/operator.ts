@@ -14,6 +14,7 @@ import {
 import type { ScriptClient } from './client';
 import { fenceKeyOf } from './commands';
 import { inspectReply } from './inspection';
+import { withDeadline } from './pipeline/deadlines';
 import type { Transport } from './pipeline/transport';
 import { integers, strangeReply } from './replies';
 import { scanKeys } from './scan';
@@ -23,6 +24,7 @@ import type { ServerClock } from './server-clock';
 
 /** Keys in one command: no command takes longer than a millisecond. */
 const keysInCommand = 100;
+const longText = 2 ** 15;
 /** The minimum number of records that are read at once; short records are read in larger numbers. */
 const minTexts = 4;
 const lengthAtOnce = 2 ** 19;
@@ -61,7 +63,9 @@ export function redisOperator(client: ScriptClient, transport: Transport, clock:
   /** The records, several at once: few enough that their length does not block the server. */
   async function recordsOf(ids: readonly string[], commandTimeoutMs: number): Promise<string[]> {
     const read = (key: string): Promise<unknown> =>
-      transport.requestAlone(scripts.readValue(key), key, commandTimeoutMs);
+      isSingle()
+        ? sendPlain(['GET', key], commandTimeoutMs)
+        : transport.requestAlone(scripts.readValue(key), key, commandTimeoutMs);
     const texts: string[] = [];
     for (let n = 0, count = minTexts; n < ids.length; ) {
       const some = ids.slice(n, n + count).map((id) => read(processKey(String(id))));
@@ -72,6 +76,32 @@ export function redisOperator(client: ScriptClient, transport: Transport, clock:
       count = Math.max(minTexts, Math.floor((count * lengthAtOnce) / Math.max(length, 1)));
     }
     return texts;
+  }
+
+  /** Writes the record. A script copies its text three times: 256 kB take the server 390 µs to write and 460 to read, plainly 9 and 80. */
+  async function write(
+    key: string,
+    text: string | undefined,
+    ttlMs: number,
+    commandTimeoutMs: number,
+  ): Promise<boolean> {
+    if (!text || text.length < longText || !isSingle()) {
+      return (await sendQuietly(scripts.writeProcess(key, text ?? '=', ttlMs), commandTimeoutMs)) === 1;
+    }
+    await sendPlain(['SET', key, text, 'PX', String(ttlMs)], commandTimeoutMs);
+    return true;
+  }
+
+  /** True if commands need not be sent to the node of their key. */
+  function isSingle(): boolean {
+    return !client.clustered && client.masters !== undefined;
+  }
+
+  async function sendPlain(words: readonly string[], commandTimeoutMs: number): Promise<unknown> {
+    const ready = transport.ready(words[1]!, commandTimeoutMs, true);
+    if (ready !== undefined) await ready;
+    const [send] = client.masters!();
+    return withDeadline(send!(words), words[1]!, commandTimeoutMs, false);
   }
 
   /** Sends a script without keeping the process alive for its reply. */
@@ -106,11 +136,11 @@ export function redisOperator(client: ScriptClient, transport: Transport, clock:
     /** Writes the record and the id in two commands that leave together: in a cluster the two keys lie on different nodes. */
     async register({ id, text, ttlMs }, commandTimeoutMs) {
       const channel = text === undefined ? '' : changedChannel;
-      const [written] = await Promise.all([
-        sendQuietly(scripts.writeProcess(processKey(id), text ?? '=', ttlMs), commandTimeoutMs),
+      const [isThere] = await Promise.all([
+        write(processKey(id), text, ttlMs, commandTimeoutMs),
         sendQuietly(scripts.registerProcess(processesKey, id, text === '' ? 0 : ttlMs, channel), commandTimeoutMs),
       ]);
-      return written === 1;
+      return isThere;
     },
     async processes(commandTimeoutMs) {
       const reply = await transport.requestAlone(scripts.processes(processesKey), processesKey, commandTimeoutMs);
