@@ -5,14 +5,12 @@
 const mutex = (script, why, from, to) => ({ kind: 'mutex', script, why, from, to });
 const plain = (script, why, from, to) => ({ kind: 'plain', script, why, from, to });
 const shared = (script, why, from, to) => ({ kind: 'shared', script, why, from, to });
-const direct = (script, why, from, to) => ({ kind: 'direct', script, why, from, to });
 const beside = (script, why, from, to) => ({ kind: 'beside', script, why, from, to });
 
 const others = ['forged-queue', 'late-extension', 'unknown-outcome', 'foreign-keys', 'server-states'];
 
 exports.tests = {
   mutex: ['queue-model', 'model', 'wire-format', 'same-replies', 'plain', ...others],
-  direct: ['direct'],
   plain: ['plain', 'renewal', 'same-replies', ...others],
   shared: ['holders-model', 'ends-of-holders', 'same-replies', 'reader-bounds', 'forged-queue', 'foreign-members'],
   beside: [
@@ -177,28 +175,6 @@ exports.mutants = [
     'local ms = math.max(2 * math.min(',
     'local ms = math.max(1 * math.min(',
   ),
-  direct('take', 'a holder, or a queue, is ignored', "if call('EXISTS', unpack(names, 1, 2 * locks)) > 0", 'if false'),
-  direct('take', 'a queue is passed', 'unpack(names, 1, 2 * locks)', 'unpack(names, 1, locks)'),
-  direct('take', 'what is ours already counts as busy', 'if holder and holder ~= ARGV[1] then', 'if holder then'),
-  direct('take', 'a late request is executed', '> tonumber(ARGV[3]) then', '> tonumber(ARGV[3]) + 1e12 then'),
-  direct('take', 'a fence falls behind one ahead of the clock', ' or before >= fence)', ')'),
-  direct('take', 'a damaged counter passes', "#before ~= 16 or string.find(before, '%D') or ", ''),
-  direct('take', 'a damaged counter is lost', "call('SET', KEYS[#KEYS], before)", 'local _ = before'),
-  direct(
-    'take',
-    'a lock has no end',
-    "call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2])",
-    "call(ARGV[2] and 'SET', KEYS[i], ARGV[1])",
-  ),
-  direct('take', 'only the first of several is taken', 'for i = 1, locks do\n  call', 'for i = 1, 1 do\n  call'),
-  direct('release-if-unqueued', 'somebody else’s lock is deleted', '~= ARGV[1]', "== ARGV[1] .. '-'"),
-  direct(
-    'release-if-unqueued',
-    'nothing is handed off',
-    "if call('EXISTS', unpack(names, locks + 1, #KEYS)) > 0",
-    'if false',
-  ),
-  direct('release-if-unqueued', 'only the first of several is compared', 'for i = 1, locks do', 'for i = 1, 1 do'),
   plain('plain', 'somebody else’s lock is deleted', 'if held[i] == words[t + i] and', 'if held[i] and'),
   plain('plain', 'nothing is handed off', "and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then", 'then'),
   plain('plain', 'a late request is executed', 'areUsual = now <= tonumber(notAfter) and', 'areUsual ='),

@@ -7,7 +7,7 @@ import { directStore } from '../store/redis/store';
 /** Longest wait in ms for one answer of Redis. */
 export const commandTimeoutMs = 1000;
 
-/** The short way to the store of a client. @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
+/** The verbs for one attempt at a time. @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
 export function directOf(client: RedisLike): Pick<Store, 'acquire' | 'release'> {
   return embeddedStore(client) ?? directStore(client);
 }

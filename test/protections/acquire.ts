@@ -71,12 +71,6 @@ export const acquire: readonly Protection[] = [
   },
   {
     hazard: 'H3',
-    without: 'the short way of the shims does not look at its last moment',
-    changes: [when('H3e', false)],
-    test: 'redis/direct.test.ts',
-  },
-  {
-    hazard: 'H3',
     without: 'the server’s clock is taken for what it was when the request was sent, however long that was under way',
     changes: [write('H3f', '    this.#offsetMs = Math.max(maxOffsetMs, minOffsetMs);')],
     test: 'redis/unknown-outcome.test.ts',

@@ -105,11 +105,7 @@ export const waiting: readonly Protection[] = [
   {
     hazard: 'H32',
     without: 'a newcomer takes a free lock, past all that are queued',
-    changes: [
-      piece('H32', ', KEYS[2]', ''),
-      piece('H32b', 'free[i]', 'free[i] and mayQueue'),
-      piece('H32c', '2 * ', ''),
-    ],
+    changes: [piece('H32', ', KEYS[2]', ''), piece('H32b', 'free[i]', 'free[i] and mayQueue')],
     test: 'contract/queue-fairness.test.ts',
   },
   {

@@ -57,7 +57,7 @@ describe('a cluster', () => {
         for (const key of keys) expect(await (await cluster.nodeOf(key)).command('EXISTS', key)).to.equal(0);
       });
 
-      it('the short way of the shims: each key with the queue and the fence counter of its own slot', async () => {
+      it('the verbs of the shims: each key with the queue and the fence counter of its own slot', async () => {
         const direct = directStore(await connected(dial));
         const terms = { lifetimeMs: 10_000, fences: 1, minReplicas: 0, commandTimeoutMs: 5000, begin: () => true };
         for (const key of Array.from({ length: 12 }, () => uniqueKey())) {

@@ -1,5 +1,4 @@
-// The short way that the shims take to locks that nobody else wants: the same answers as by the store's own, and whatever is not as
-// usual goes there.
+// The verbs of the shims, which make one attempt at a time: a call leaves at once, with the same answers as by the store's own verbs.
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { newToken } from '../../src/core/token';
@@ -23,7 +22,7 @@ function releasing(keys: string | string[], token: string): ReleaseRequest {
   return { keys, token, commandTimeoutMs, isConfirmed: true };
 }
 
-describe('the short way to locks that nobody else wants', () => {
+describe('the verbs of the shims', () => {
   let server: RedisServer;
   let client: Client;
   let key: string;
@@ -32,36 +31,23 @@ describe('the short way to locks that nobody else wants', () => {
   before(async () => {
     server = await startRedis();
     client = await connect(server.port);
-    // The store looks at a server first.
-    const direct = directStore(client);
-    expect((await direct.acquire(acquiring('first', 'me'))).granted).to.equal(true);
-    expect(await direct.release(releasing('first', 'me'))).to.equal('released');
   });
 
-  beforeEach(async () => {
+  beforeEach(() => {
     key = uniqueKey('direct');
     token = newToken(undefined);
-    await shortWayIsOpen();
   });
 
   after(() => server.discard());
 
-  /** Resolves when the short way is open: an unusual queue or counter sends calls the store's way for a moment. */
-  async function shortWayIsOpen(): Promise<void> {
-    // Only the store's way has a SETNX.
-    await waitFor(async () => (await callsOf(() => pair(uniqueKey('short')), /cmdstat_setnx:calls=(\d+)/g)) === 0);
-  }
-
-  async function pair(keys: string | string[]): Promise<void> {
-    await directStore(client).acquire(acquiring(keys, token));
-    await directStore(client).release(releasing(keys, token));
-  }
-
-  /** The number of scripts that the server runs, or of other commands. */
-  async function callsOf(work: () => Promise<unknown>, which = /cmdstat_eval(?:sha)?:calls=(\d+)/g): Promise<number> {
+  /** The number of scripts that the server runs. */
+  async function callsOf(work: () => Promise<unknown>): Promise<number> {
     const count = async (): Promise<number> => {
       const stats = await server.command<string>('INFO', 'commandstats');
-      return [...stats.matchAll(which)].reduce((sum, [, calls]) => sum + Number(calls), 0);
+      return [...stats.matchAll(/cmdstat_eval(?:sha)?:calls=(\d+)/g)].reduce(
+        (sum, [, calls]) => sum + Number(calls),
+        0,
+      );
     };
     const before = await count();
     await work();
@@ -117,7 +103,6 @@ describe('the short way to locks that nobody else wants', () => {
     expect((await directStore(client).acquire(acquiring(key, token))).granted).to.equal(true);
     const waiting = queueing.promise(key, { timeout: 60_000 });
     await waitFor(async () => (await server.command('ZCARD', `{${key}}:queue`)) === 1);
-    await shortWayIsOpen();
     expect(await directStore(client).release(releasing(key, token))).to.equal('released');
     expect(await server.command('GET', key), 'handed off by the release').to.be.a('string');
     const lease = await waiting;
@@ -131,7 +116,6 @@ describe('the short way to locks that nobody else wants', () => {
     await server.command('SET', key, newToken(undefined), 'PX', 60_000);
     const waiting = queueing.promise(key, { timeout: 60_000 });
     await waitFor(async () => (await server.command('ZCARD', `{${key}}:queue`)) === 1);
-    await shortWayIsOpen();
     await server.command('DEL', key);
     expect((await directStore(client).acquire(acquiring(key, token))).granted).to.equal(false);
     await (await waiting)();
@@ -158,7 +142,6 @@ describe('the short way to locks that nobody else wants', () => {
     try {
       for (const bad of ['garbage', `${good.slice(0, -1)}x`]) {
         await server.command('SET', fenceKey, good);
-        await shortWayIsOpen();
         await server.command('SET', fenceKey, bad);
         const failure = await directStore(client)
           .acquire(acquiring(key, token))
@@ -167,7 +150,6 @@ describe('the short way to locks that nobody else wants', () => {
         expect(await server.command('MGET', fenceKey, key)).to.deep.equal([bad, null]);
       }
       await server.command('SET', fenceKey, good);
-      await shortWayIsOpen();
       await server.command('SET', fenceKey, ahead);
       const reply = await directStore(client).acquire(acquiring(key, token));
       expect(reply.granted && reply.fence).to.equal(Number(ahead) + 1);
@@ -211,14 +193,13 @@ describe('the short way to locks that nobody else wants', () => {
     expect(sent.length).to.be.within(1, 16);
   });
 
-  it('any mix of the short way and the store’s: one holder at a time, and fences that rise', async () => {
+  it('any mix of these verbs and the store’s: one holder at a time, and fences that rise', async () => {
     const ways = [directStore(client), storeOf(client)];
     const command = fc.record({
       way: fc.constantFrom(0, 1),
       who: fc.nat({ max: 2 }),
       keys: fc.constantFrom([0], [1], [0, 1]),
       releases: fc.boolean(),
-      odd: fc.nat({ max: 15 }),
     });
     await fc.assert(
       fc.asyncProperty(fc.array(command, { minLength: 1, maxLength: 40 }), async (commands) => {
@@ -226,15 +207,13 @@ describe('the short way to locks that nobody else wants', () => {
         const tokens = [0, 1, 2].map(() => newToken(undefined));
         const holders: (number | undefined)[] = [undefined, undefined];
         let last = 0;
-        for (const { way, who, keys: which, releases, odd } of commands) {
+        for (const { way, who, keys: which, releases } of commands) {
           const held = which.map((n) => holders[n]);
           if (new Set(held).size > 1 && held.includes(who)) continue; // some are ours: no caller asks for that
           const keys = which.length === 1 ? names[which[0]!]! : which.map((n) => names[n]!);
           const isFree = held.every((holder) => holder === undefined);
           const isOurs = held.every((holder) => holder === who);
           const direct = ways[way]!;
-          // An unusual key sends the next calls the store's way for a moment: seldom, or there would be no short way.
-          if (releases !== isOurs && (releases || isOurs) && odd > 0) continue;
           if (releases) {
             const reply = await direct.release(releasing(keys, tokens[who]!));
             expect(reply === 'released').to.equal(isOurs);

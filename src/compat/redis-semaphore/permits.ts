@@ -5,11 +5,12 @@
 import { createHash } from 'node:crypto';
 import { LockBackendError } from '../../core/errors';
 import { unusedName } from '../../core/keys';
+import { perObject } from '../../core/per-object';
 import type { RedisLike } from '../../core/redis-like';
 import { notReady } from '../../store/backend-errors';
-import { readyWithin } from '../../store/redis/pipeline/sender';
+import { scriptClient } from '../../store/redis/clients/script-client';
+import { readyWithin, Sender } from '../../store/redis/pipeline/sender';
 import type { Script } from '../../store/redis/scripts/script';
-import { directStore } from '../../store/redis/store';
 import { commandTimeoutMs } from '../stores';
 
 // KEYS  permits    sorted set
@@ -69,6 +70,8 @@ function script(name: string, lua: string): Script {
   return { name, lua, sha: createHash('sha1').update(lua).digest('hex') };
 }
 
+const senderOf = perObject((client: object) => new Sender(scriptClient(client)));
+
 /** Runs a script. Resolves with false if it found too few free permits, or none of ours. @throws {LockBackendError} no usable reply. */
 export async function askPermits(
   client: RedisLike,
@@ -76,7 +79,7 @@ export async function askPermits(
   key: string,
   args: readonly (string | number)[],
 ): Promise<boolean> {
-  const { sender } = directStore(client);
+  const sender = senderOf(client);
   const full = unusedName(sender.client.keyPrefix + key);
   // A command in the client's own queue might be sent after its caller has given up.
   const readiness = await readyWithin(sender.client, commandTimeoutMs);

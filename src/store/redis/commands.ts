@@ -111,7 +111,7 @@ function entryOf({ channel, id, ticket, sinceMs = 0, silenceMs = 0 }: QueueEntry
   return silenceMs > 0 ? [...entry, String(silenceMs)] : entry;
 }
 
-export function keysOf(keys: Key): [lock: readonly string[], queue: readonly string[]] {
+function keysOf(keys: Key): [lock: readonly string[], queue: readonly string[]] {
   if (typeof keys === 'string') return [[keys], [companionOf(keys, 'queue')]];
   return [keys, keys.map((key) => companionOf(key, 'queue'))];
 }
@@ -229,7 +229,7 @@ export function acquireReply(
 const minMicros = 1e15;
 
 /** The server's time in µs, if it is the whole reply: the lock was free, and is now ours. */
-export function microsOf(reply: unknown): number | undefined {
+function microsOf(reply: unknown): number | undefined {
   const only = Array.isArray(reply) && reply.length === 1 ? reply[0] : reply;
   return Number.isSafeInteger(only) && (only as number) > minMicros ? (only as number) : undefined; // H5b
 }

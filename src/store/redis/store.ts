@@ -21,6 +21,7 @@ import {
   type ReleaseReply,
   type ReleaseRequest,
   type Slot,
+  type Store,
 } from '../contract';
 import { stateFor } from '../inspected';
 import type { LateRequest } from '../late-request';
@@ -30,7 +31,6 @@ import type { ScriptClient } from './client';
 import { scriptClient } from './clients/script-client';
 import * as commands from './commands';
 import { deploymentWarnings } from './deployment-warnings';
-import { DirectStore } from './direct';
 import { type RedisOperator, redisOperator } from './operator';
 import { withDeadline } from './pipeline/deadlines';
 import { Transport } from './pipeline/transport';
@@ -52,8 +52,8 @@ const newMs = 86_400_000;
  */
 export const redisStore: (client: object) => RedisStore = perObject((client) => new RedisStore(scriptClient(client)));
 
-/** The short way to the store of a client, for the shims. */
-export function directStore(client: object): DirectStore {
+/** The verbs that the shims use, which make one attempt at a time: a call leaves at once, unless many are on their way. */
+export function directStore(client: object): Pick<Store, 'acquire' | 'release'> {
   return redisStore(client).direct;
 }
 
@@ -64,7 +64,10 @@ class RedisStore implements Node {
   readonly generation: Node['generation'];
   readonly values: Values;
   readonly operator: RedisOperator;
-  readonly direct: DirectStore;
+  readonly direct: Pick<Store, 'acquire' | 'release'> = {
+    acquire: (request) => this.#atOnce(this.acquire(request)),
+    release: (request) => this.#atOnce(this.release(request)),
+  };
   readonly #client: ScriptClient;
   readonly #transport: Transport;
   readonly #replicas: Replicas;
@@ -84,11 +87,15 @@ class RedisStore implements Node {
     this.values = redisValues(this.#transport);
     this.operator = redisOperator(client, this.#transport, this.#clock);
     this.#replicas = new Replicas(client);
-    this.direct = new DirectStore(this, client);
   }
 
   refuses(keys: Key): LockBackendError | undefined {
     return this.#client.clustered ? acrossSlots(keys) : undefined;
+  }
+
+  #atOnce<T>(reply: Promise<T>): Promise<T> {
+    this.#transport.flushIfQuiet();
+    return reply;
   }
 
   /** Acquires a lock. A plain request goes straight: the loop below would cost 5 % of a sequential pair, 10 % of a batched one. */

@@ -13,6 +13,8 @@ import { silence, unsent } from '../../backend-errors';
 
 /** Requests in flight: enough full batches for a distant server, and less than a tenth of a second of work for one nearby. */
 const maxInFlight = 4096;
+/** Requests in flight up to which the next one need not wait for others of its tick. */
+const maxQuiet = 8;
 
 interface WaitingRequest extends Linked<WaitingRequest> {
   readonly admit: () => void;
@@ -30,6 +32,10 @@ export class SendWindow {
 
   get hasRoom(): boolean {
     return this.#inFlight < maxInFlight && !this.#isAwaited; // H99e
+  }
+
+  get isQuiet(): boolean {
+    return this.#inFlight <= maxQuiet;
   }
 
   get #isAwaited(): boolean {

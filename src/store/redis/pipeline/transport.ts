@@ -95,6 +95,11 @@ export class Transport {
     return this.#sender.ask(call, keys, timeoutMs, keepsAlive);
   }
 
+  /** Sends the calls of this tick now, if few others are on their way. */
+  flushIfQuiet(): void {
+    if (this.#window.isQuiet) this.#batch.flush();
+  }
+
   /** The handler of an error. Cluster clients do not notice a node that hangs: after a silent request the client finds the node again. */
   #onError(keys: Key, reject: (error: LockBackendError) => void): (error: LockBackendError) => void {
     const { relocate } = this.#client;

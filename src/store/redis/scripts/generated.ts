@@ -2218,38 +2218,6 @@ export function registerProcess(
   return { script: registerProcessScript, keys: [processes], args: [String(id), String(ttl), String(channel)] };
 }
 
-const releaseIfUnqueuedScript: Script = {
-  name: 'releaseIfUnqueued',
-  sha: '53b8579ba96a27b2f6383d27bd23d2e5a04842e7',
-  lua: `local call, names, locks = redis.call, KEYS, #KEYS / 2
-if call('EXISTS', unpack(names, locks + 1, #KEYS)) > 0 then
-return 0
-end
-for i = 1, locks do
-if redis.pcall('GET', KEYS[i]) ~= ARGV[1] then
-return 0
-end
-end
-call('DEL', unpack(names, 1, locks))
-return 1`,
-};
-
-/**
- * release locks that are all still ours, with nobody queued; of anything else `release` has to be asked.
- *
- * @param lock string: the holder's token
- * @param queue sorted set: the queue of the lock in the same place
- * @param token the token that acquired them
- * @returns the call; its reply: 1 released | 0 nothing was changed: ask `release`
- */
-export function releaseIfUnqueued(
-  lock: readonly string[],
-  queue: readonly string[],
-  token: string | number,
-): ScriptCall {
-  return { script: releaseIfUnqueuedScript, keys: [...lock, ...queue], args: [String(token)] };
-}
-
 const releaseSharedScript = {
   name: 'releaseShared',
 };
@@ -2327,62 +2295,6 @@ export function release(
   };
 }
 
-const takeScript: Script = {
-  name: 'take',
-  sha: '115ed1e61f0a81f19eef2a491143f59c90149ceb',
-  lua: `local call, names = redis.call, KEYS
-local locks = (#KEYS - 1) / 2
-if call('EXISTS', unpack(names, 1, 2 * locks)) > 0 then
-for i = 1, locks do
-local holder = call('GET', KEYS[i])
-if holder and holder ~= ARGV[1] then
-return 0
-end
-end
-return -1
-end
-local time = call('TIME')
-local fence = string.format('%d%06d', time[1], time[2])
-if tonumber(fence) > tonumber(ARGV[3]) then
-return -1
-end
-local before = call('SET', KEYS[#KEYS], fence, 'GET')
-if before and (#before ~= 16 or string.find(before, '%D') or before >= fence) then
-call('SET', KEYS[#KEYS], before)
-return -1
-end
-for i = 1, locks do
-call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2])
-end
-return tonumber(fence)`,
-};
-
-/**
- * take locks that are all free, with nobody queued, at once; of anything else `acquire` has to be asked.
- *
- * @param lock string: the holder's token
- * @param queue sorted set: the queue of the lock in the same place
- * @param fence string: the last fence minted for any lock
- * @param token the caller's
- * @param lifetime ms until the server frees the locks by itself
- * @param notAfter server time in us after which this request must change nothing
- * @returns the call; its reply: the fence, which is the server's time in us | 0 somebody else holds one | -1 nothing was changed: ask `acquire`
- */
-export function take(
-  lock: readonly string[],
-  queue: readonly string[],
-  fence: string,
-  token: string | number,
-  lifetime: string | number,
-  notAfter: string | number,
-): ScriptCall {
-  return {
-    script: takeScript,
-    keys: [...lock, ...queue, fence],
-    args: [String(token), String(lifetime), String(notAfter)],
-  };
-}
-
 const writeProcessScript: Script = {
   name: 'writeProcess',
   sha: 'db9a8c214969ae26873c88b69747c1202a4ce54c',
@@ -2455,9 +2367,7 @@ export const scripts: readonly Script[] = [
   readPlacesScript,
   readValueScript,
   registerProcessScript,
-  releaseIfUnqueuedScript,
   releaseScript,
-  takeScript,
   writeProcessScript,
   writeValueScript,
 ];
