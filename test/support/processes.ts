@@ -87,17 +87,33 @@ export async function waitFor<T>(
 /**
  * A loopback port that is free now and stays clear of the range from which the kernel takes outgoing ports: in there, a
  * client that redials a dead server may be given the server's own port, and then talks to itself or blocks a restart.
- * The port 10,000 higher (a cluster node's bus) is outside that range as well. Test processes that run at the same time have pids
- * close to each other, and so a hundred ports each: none of them takes the port of a server that another is about to restart.
+ * The port 10,000 higher (a cluster node's bus) is outside that range as well. Each process has a hundred ports of its own: none takes
+ * the port of a server that another is about to restart.
  */
 export async function freePort(): Promise<number> {
+  claimed ??= claimPorts();
+  const first = await claimed;
   for (;;) {
-    const port = 11_000 + (process.pid % 100) * 100 + (ports++ % 100);
+    const port = first + 1 + (ports++ % 99);
     if (await canListen(port)) return port;
   }
 }
 
+let claimed: Promise<number> | undefined;
 let ports = 0;
+
+/** Listens on the first of a hundred ports for as long as this process lives, so that no other process takes the others. */
+async function claimPorts(): Promise<number> {
+  for (let n = process.pid; ; n += 1) {
+    const first = 11_000 + (n % 100) * 100;
+    const claim = createServer().unref();
+    const isClaimed = await new Promise<boolean>((resolve) => {
+      claim.once('error', () => resolve(false));
+      claim.listen(first, '127.0.0.1', () => resolve(true));
+    });
+    if (isClaimed) return first;
+  }
+}
 
 /** Remembers a child, so that it ends with us at the latest. */
 export function track(child: ChildProcess): void {
