@@ -128,7 +128,10 @@ describe('the memory store and a blocked event loop', () => {
   };
   const stalls = { 'its lifetime': 1.5 * lifetime, 'ten lifetimes': 15 * lifetime };
 
-  /** Runs `work` for each pair of readings after `begin`, of the first twenty. The process stands still before both of them. */
+  /**
+   * Runs `work` for each pair of readings after `begin`, of the first twenty. The process stands still before both of them, by a clock
+   * that moves only with its readings: the machine's own stalls do not count.
+   */
   async function stallAtEachReading(
     stallMs: number,
     work: (begin: () => void, nth: string) => Promise<unknown>,
@@ -136,13 +139,17 @@ describe('the memory store and a blocked event loop', () => {
     const { now } = performance;
     for (let first = 0; first < 20; first += 1) {
       for (let second = first; second < 20; second += 1) {
-        let readings = 0;
+        let nowMs = now.call(performance);
+        let readings = Number.NEGATIVE_INFINITY;
+        performance.now = () => {
+          nowMs += 0.001;
+          if (readings === first) nowMs += stallMs;
+          if (readings === second && second > first) nowMs += stallMs;
+          readings += 1;
+          return nowMs;
+        };
         const begin = (): void => {
-          performance.now = () => {
-            const stalled = Number(readings >= first) + Number(second > first && readings >= second);
-            readings += 1;
-            return now.call(performance) + stalled * stallMs;
-          };
+          readings = 0;
         };
         await work(begin, `${first} and ${second}`).finally(() => {
           performance.now = now;
