@@ -9,7 +9,7 @@ import { generate } from '../../scripts/generate-page';
 import redisExpLock, { memoryStore } from '../../src/index';
 import { lockPage, type PageOptions } from '../../src/tools/page';
 import * as document from '../../src/tools/page/document';
-import { answer, startProxy } from '../support/fault-proxy';
+import { answer, holdReply, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import {
   type Client,
@@ -387,6 +387,31 @@ describe('the live page', () => {
       const next = look();
       await waitFor(() => next.text().includes('snapshot'), { what: 'the snapshot' });
       expect(next.text()).not.to.contain('stale:k');
+      await next.leave();
+      await withLock.close();
+    });
+
+    it('a read that ends after the last viewer left is not shown to the next viewer', async () => {
+      const proxy = await startProxy(redis.port);
+      const withLock = redisExpLock({ redis: client, prefix: 'left:', register: true });
+      const release = await withLock.promise('k', { lifetime: 60_000 });
+      mounted = lockPage({ redis: await connect(proxy.port), prefix: 'left:' });
+      const first = look();
+      await waitFor(() => first.text().includes('left:k'), { what: 'the lock' });
+      const reply = holdReply();
+      proxy.rule({ match: 'script', nth: 1 }, reply);
+      await reply.arrived;
+      await first.leave();
+      await waitFor(
+        async () => Number((await redis.command('PUBSUB', 'NUMSUB', 'redis-exp-lock:1:changed'))[1]) === 0,
+        { what: 'the end of the subscription' },
+      );
+      await release();
+      reply.release();
+      await waitFor(async () => (await commandsDuring(() => sleep(600))) === 0, { what: 'silence' });
+      const next = look();
+      await waitFor(() => next.text().includes('snapshot'), { what: 'the snapshot' });
+      expect(next.text()).not.to.contain('left:k');
       await next.leave();
       await withLock.close();
     });

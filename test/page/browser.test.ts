@@ -124,6 +124,19 @@ describe('the live page in Chromium', () => {
     await row('shop:stuck').waitFor({ state: 'detached' });
   });
 
+  it('counts the holders of a semaphore, also those that it does not list', async () => {
+    const semaphore = new redisExpLock.Semaphore('seats', 20, {
+      redis: client,
+      prefix: 'shop:',
+      register: true,
+      lifetime,
+    });
+    const leases = await Promise.all(Array.from({ length: 20 }, () => semaphore.acquire()));
+    await row('shop:seats').getByText('+ 19').waitFor();
+    await Promise.all(leases.map((release) => release()));
+    await row('shop:seats').waitFor({ state: 'detached' });
+  });
+
   it('says that a holder is silent whose process is no longer heard of', async () => {
     const gone = await redis.connect();
     const other = redisExpLock({ redis: gone, prefix: 'shop:', register: true, owner: 'cron-1', lifetime });

@@ -66,9 +66,9 @@ export class Watch {
   join(sink: Sink): Seat {
     const viewer: Viewer = { sink, sinceMs: performance.now(), fullSinceMs: undefined, isBehind: true };
     this.#viewers.add(viewer);
+    if (this.#viewers.size === 1) this.#start();
     this.#write(viewer, 'retry: 1000\n\n');
     this.#catchUp(viewer);
-    if (this.#viewers.size === 1) this.#start();
     return {
       onRoom: () => {
         viewer.fullSinceMs = undefined;
@@ -84,6 +84,9 @@ export class Watch {
   }
 
   #start(): void {
+    // The first viewer waits for a new read. A read for earlier viewers may have ended since they left.
+    this.#hasRead = false;
+    this.#down = undefined;
     this.#beatAtMs = performance.now() + beatMs;
     this.#unwatch = this.#source.look(() => this.#schedule(true));
     if (!this.#isReading) void this.#poll();
@@ -93,9 +96,6 @@ export class Watch {
     if (!this.#viewers.delete(viewer) || this.#viewers.size > 0) return;
     clearAlarm(this.#alarm);
     this.#unwatch();
-    // The next viewer waits for a new read.
-    this.#hasRead = false;
-    this.#down = undefined;
   }
 
   /** Schedules the next read. A read in progress schedules the next one at its end. */
