@@ -9,6 +9,7 @@ import { spy } from 'sinon';
 import * as shim from '../../src/compat/redis-semaphore';
 import { abortOf, failure as failureOf } from '../contract/outcomes';
 import { describeAtOnce } from '../support/at-once';
+import { type Action, close, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type RedisServer, sharedRedis, startRedis, uniqueKey } from '../support/redis';
 import { connect, disconnectAll } from './connections';
@@ -541,6 +542,43 @@ describe('redis-exp-lock/redis-semaphore: what is kept only here', () => {
     expect(await client.zrange(`semaphore:${key}`, '0', '-1')).to.deep.equal([semaphore.identifier]);
     await Promise.all([mutex.release(), semaphore.release()]);
     await server.discard();
+  });
+
+  it('H3 an aborted acquire of unknown outcome does not release what another call of the same object acquires', async () => {
+    const proxy = await startProxy((await sharedRedis()).port);
+    const client = connect(proxy.port, { autoResendUnfulfilledCommands: false });
+    await once(client, 'ready');
+    proxy.rule({ match: 'script', nth: 1 }, close('before'));
+    const mutex = new Mutex(client, key, { lockTimeout: 60_000 });
+    const controller = new AbortController();
+    const aborted = failureOf(mutex.acquire(controller.signal));
+    const acquired = mutex.acquire();
+    controller.abort(new Error('no longer wanted'));
+    expect(await aborted).to.have.property('message', 'no longer wanted');
+    await acquired;
+    await sleep(2_500); // past the time at which the aborted call could still release
+    expect(await client.get(`mutex:${key}`)).to.equal(mutex.identifier);
+    await mutex.release();
+  });
+
+  it('H14 a refresh that fails after stopRefresh() is not tried again', async () => {
+    const proxy = await startProxy((await sharedRedis()).port);
+    const client = connect(proxy.port);
+    await once(client, 'ready');
+    const mutex = new Mutex(client, key, { lockTimeout: 2_000, refreshInterval: 100 });
+    await mutex.acquire();
+    const stopped = new Promise<void>((resolve) => {
+      const request: Action['request'] = async (link, exchange) => {
+        mutex.stopRefresh();
+        await link.answer(exchange, Buffer.from('-LOADING Redis is loading the dataset in memory\r\n'));
+        resolve();
+      };
+      proxy.rule({ match: 'script' }, { request });
+    });
+    await stopped;
+    const sent = proxy.count('script');
+    await abortOf(mutex.signal);
+    expect(proxy.count('script')).to.equal(sent);
   });
 
   it('H47 a shorter lockTimeout never lets the whole semaphore end sooner', async () => {

@@ -75,7 +75,7 @@ export abstract class PeerLock {
   protected _onLockLost: LockLostCallback;
   readonly #isShared: boolean;
   #validity: PeerValidity | undefined;
-  /** The interval of the refreshes of a held lock. */
+  /** The interval of the refreshes of a held lock; undefined when refreshing has stopped. */
   #interval: NodeJS.Timeout | undefined;
   /** The number of acquire() calls in progress. */
   #acquiring = 0;
@@ -183,6 +183,7 @@ export abstract class PeerLock {
   /** Stops refreshing. The lock then ends lockTimeout ms after its last refresh. */
   stopRefresh(): void {
     clearInterval(this.#interval);
+    this.#interval = undefined;
     clearAlarm(this.#retry);
   }
 
@@ -223,16 +224,12 @@ export abstract class PeerLock {
 
   /** @internal Makes one attempt, after all other requests under our identifier. Resolves with false if the lock is held. */
   _ask(): Promise<PeerGrant | false> {
-    const mayBeOurs = this.#mayBeOurs;
+    // Our identifier in the key must not be mistaken for a new grant.
+    const mayBeOurs = this.#isShared || this._acquired || this.#acquiring > 1;
     return oneByOne(`${this._key} ${this._identifier}`, async () => {
       if (mayBeOurs && (await this._isOurs())) return false;
       return this._request();
     });
-  }
-
-  /** True if the key may already hold our identifier, which must not be mistaken for a new grant. */
-  get #mayBeOurs(): boolean {
-    return this.#isShared || this._acquired || this.#acquiring > 1;
   }
 
   /** @internal Tells if the lock is held and no other request under its identifier can be in flight. */
@@ -281,8 +278,8 @@ export abstract class PeerLock {
     } finally {
       this.#acquiring -= 1;
       // A lock that another holder may have under our identifier is left to its lockTimeout.
-      if (grant !== undefined || this.#mayBeOurs) this.#mayExecuteUntilMs = 0;
-      else if (this.#mayExecuteUntilMs > 0) this.#retracting = this.#retract();
+      if (grant !== undefined || this.#isShared || this._acquired) this.#mayExecuteUntilMs = 0;
+      else if (this.#acquiring === 0 && this.#mayExecuteUntilMs > 0) this.#retracting = this.#retract();
     }
   }
 
@@ -300,6 +297,7 @@ export abstract class PeerLock {
 
   /** Schedules another refresh after Redis could not be asked, while the lock is surely held. */
   #refreshSoon(): void {
+    if (this.#interval === undefined) return;
     clearAlarm(this.#retry);
     const ms = Math.max(minRetryMs, this.#validity!.leftMs / 4);
     this.#retry = timers.setIdle(this._processRefresh, ms);
