@@ -71,7 +71,7 @@ describe('a quorum', () => {
     return redisExpLock({
       redis: some.map(({ client }) => client),
       lifetime: LONG_MS,
-      commandTimeout: 1000,
+      commandTimeout: 5000,
       ...options,
     });
   }
@@ -347,8 +347,9 @@ describe('a quorum', () => {
       await two.server.kill();
       expect((await backendError(lease.extend())).retryable).to.equal(true);
       expect(lease.remaining()).to.be.greaterThan(0);
-      await backendError(withLock.promise(`${key}-c`));
-      expect(await rejectionOf(withLock.inspect(key))).to.be.instanceOf(redisExpLock.LockBackendError);
+      const brief = three({ commandTimeout: 1000 });
+      await backendError(brief.promise(`${key}-c`));
+      expect(await rejectionOf(brief.inspect(key))).to.be.instanceOf(redisExpLock.LockBackendError);
       await backendError(lease.release());
       await Promise.all([restart(one), restart(two)]);
       await allAsked();
@@ -370,12 +371,15 @@ describe('a quorum', () => {
     it('a node that refuses is no vote; two, and the error has what they said, and the third is released', async () => {
       const [one, two, three_] = nodes as [Node, Node, Node];
       const withLock = three();
-      await one.server.command('CONFIG', 'SET', 'maxmemory', 1);
-      expect(await (await withLock.promise(key)).release()).to.equal(true);
-      await two.server.command('CONFIG', 'SET', 'maxmemory', 1);
-      const error = await backendError(withLock.promise(key));
-      expect([error.redisCode, error.retryable]).to.deep.equal(['OOM', true]);
-      for (const { server } of [one, two]) await server.command('CONFIG', 'SET', 'maxmemory', 0);
+      try {
+        await one.server.command('CONFIG', 'SET', 'maxmemory', 1);
+        expect(await (await withLock.promise(key)).release()).to.equal(true);
+        await two.server.command('CONFIG', 'SET', 'maxmemory', 1);
+        const error = await backendError(withLock.promise(key));
+        expect([error.redisCode, error.retryable]).to.deep.equal(['OOM', true]);
+      } finally {
+        for (const { server } of [one, two]) await server.command('CONFIG', 'SET', 'maxmemory', 0);
+      }
       await waitFor(async () => (await three_.server.command('GET', key)) === null, { what: 'the third to be free' });
     });
 
@@ -459,7 +463,7 @@ describe('a quorum', () => {
     it('fewer than three are warned of, once, and work', async () => {
       const redis = others.slice(3, 5);
       for (let n = 0; n < 2; n++) {
-        const lease = await redisExpLock({ redis: [...redis] }).promise(key);
+        const lease = await redisExpLock({ redis: [...redis], lifetime: LONG_MS }).promise(key);
         expect(await lease.release()).to.equal(true);
       }
       expect(seen('quorum-size').map(({ message }) => message)).to.match(/a quorum of 2 survives the loss of 0/);
