@@ -4,6 +4,7 @@ import { AsyncLocalStorage, AsyncResource, createHook } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { once } from 'node:events';
 import { setImmediate as turn } from 'node:timers/promises';
+import { type Alarm, Timers } from '../../src/core/timers';
 import type redisExpLock from '../../src/index';
 
 type WithLock = redisExpLock.WithLock;
@@ -57,10 +58,7 @@ const ofTest = new AsyncLocalStorage<unknown>();
 const ofTestWithClients = new AsyncLocalStorage<unknown>();
 let forgetTimers = (): void => {};
 
-/**
- * Resolves once the library has none of these timers left, also on a fake clock. A request that another test has left behind may share one
- * of them until it is answered.
- */
+/** Resolves once the library has none of these timers left, also on a fake clock. */
 export async function noneLeft(timers: () => number): Promise<void> {
   const startedNs = process.hrtime.bigint();
   while (timers() > 0) {
@@ -70,44 +68,41 @@ export async function noneLeft(timers: () => number): Promise<void> {
   }
 }
 
+/** The function that an alarm calls, before it was bound to a context. */
+const rings = new WeakMap<Alarm, Alarm['ring']>();
+
 /**
- * Counts the timers that the library has set on behalf of this test and neither undone nor seen fire. Clients have timers of
- * their own, and what other tests left behind goes on reconnecting and releasing: so what set it must be in src, in a
- * step that began after this call. Call it in the test, or in a hook that waits for nothing. For a fake clock, once it is
- * installed. It ends with the test: each timer that it looks at costs a stack.
+ * Counts the timers that the library has set on behalf of this test and neither undone nor seen fire: those that were set in a step that
+ * began after this call. Alarms that other tests left behind may share a timer with this test, and are not counted. Call it in the test,
+ * or in a hook that waits for nothing. The count ends with the test.
  */
 export function libraryTimers(): () => number {
-  const open = new Set<unknown>();
+  const open = new Set<Alarm>();
   ofTest.enterWith(open);
-  const { setTimeout: set, clearTimeout: clear } = globalThis;
-  const watched = {
-    setTimeout(callback: (...args: unknown[]) => void, ms?: number, ...args: unknown[]) {
-      // A fake clock runs what is due for the test that moves it: what others left behind stays theirs, as with real timers.
-      const bound = AsyncResource.bind(callback);
-      if (ofTest.getStore() !== open) return set(bound, ms, ...args);
-      const timer: unknown = set(() => {
-        open.delete(timer);
-        bound(...args);
-      }, ms);
-      if (/\/src\/|\/lossy-store\.ts/.test(fileOfCaller())) open.add(timer); // the clock of that store is of the test
-      return timer;
-    },
-    clearTimeout(timer: NodeJS.Timeout | undefined) {
-      open.delete(timer);
-      clear(timer);
-    },
+  const { add } = Timers.prototype;
+  Timers.prototype.add = function (alarm, exactMs, slackMs) {
+    if (ofTest.getStore() === open) open.add(alarm);
+    const ring = rings.get(alarm) ?? alarm.ring;
+    rings.set(alarm, ring);
+    // A fake clock runs what is due for the test that moves it. What others left behind stays theirs, as with real timers.
+    alarm.ring = AsyncResource.bind(() => ring.call(alarm));
+    add.call(this, alarm, exactMs, slackMs);
   };
-  Object.assign(globalThis, watched);
   const before = forgetTimers;
   forgetTimers = () => {
     ofTest.disable(); // a storage that was used once makes every promise of the process dearer
-    // A fake clock may have been restored meanwhile, and this with it.
-    if (globalThis.setTimeout === (watched.setTimeout as unknown)) globalThis.setTimeout = set;
-    if (globalThis.clearTimeout === watched.clearTimeout) globalThis.clearTimeout = clear;
+    Timers.prototype.add = add;
     forgetTimers = before;
     before();
   };
-  return () => open.size;
+  return () => {
+    const timers = new Set<unknown>();
+    for (const alarm of open) {
+      if (alarm.timer === undefined) open.delete(alarm);
+      else timers.add(alarm.timer);
+    }
+    return timers.size;
+  };
 }
 
 /** The file of the function that called the caller of this one. Read without a stack as text, which would be looked up in the source maps. */
