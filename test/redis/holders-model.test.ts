@@ -43,13 +43,15 @@ interface Real {
   readonly steps: Map<string, number>;
   /** The mode that each token is queued for. */
   readonly queuedFor: Map<string, string>;
+  /** The number of permits that each token asked for first. */
+  readonly permits: Map<string, number>;
 }
 
 async function start(): Promise<{ model: Model; real: Real }> {
   await client.flushAll();
   const told: string[] = [];
   const machine = new Machine((channel, id, name) => told.push(`${channel} ${id} ${name}`));
-  const maps = { tickets: new Map(), steps: new Map(), queuedFor: new Map() };
+  const maps = { tickets: new Map(), steps: new Map(), queuedFor: new Map(), permits: new Map() };
   const real = { machine, told, micros: 1_700_000_000_000_000, ...maps };
   return { model: { asked: 0 }, real };
 }
@@ -297,9 +299,14 @@ async function raise(token: string, mode: Mode, { machine, micros }: Real): Prom
   expect(Array.isArray(reply) ? reply[0] === 1 : reply, 'raise').to.equal(expected);
 }
 
-/** A token asks for the same each time: so among many holders and waiters its own is found by what it asks for. */
-function asksOtherwise(token: string, mode: Mode, { machine, micros, queuedFor }: Real): boolean {
+/**
+ * A token asks for the same each time: so among many holders and waiters its own is found by what it asks for. An expired holder that was
+ * not read since may still be there, and has the permits that were asked for then.
+ */
+function asksOtherwise(token: string, mode: Mode, { machine, micros, queuedFor, permits }: Real): boolean {
   const { kind, group } = mode;
+  if (!permits.has(token)) permits.set(token, mode.permits);
+  if (permits.get(token) !== mode.permits) return true;
   if ((queuedFor.get(token) ?? wantOf(mode)) !== wantOf(mode)) return true;
   return machine
     .holders(key, micros)
