@@ -221,7 +221,8 @@ function elected(lease: Lease, id: string, value: string): Won<Term> {
     abort: (reason) => term.abort(reason),
     release: () => {
       term.end(); // In one command with the release, so that observers hear of it when the lock is free or has its next holder.
-      return held.releaseQuietly();
+      // The lease is kept until here: the lock of a collected lease is not renewed.
+      return heldLockOf(lease).releaseQuietly(); // H86e
     },
   };
 }

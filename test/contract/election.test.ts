@@ -165,6 +165,7 @@ describeEach(
             setTimeout(() => controller.abort(reason), 20);
             await aborted(term.signal);
             expect(term.signal.reason).to.equal(reason);
+            globalThis.gc!(); // collects the lease, if nothing keeps it
             if (how === 'resolves') await renewed();
             expect(await here.holder(name)).to.be.a('string');
             await term.proclaim('still');

@@ -88,6 +88,12 @@ export const foundCallers: readonly Protection[] = [
     test: 'contract/election.test.ts',
   },
   {
+    hazard: 'H86',
+    without: 'the lease of a leader is collected while its function runs',
+    changes: [piece('H86e', 'heldLockOf(lease)', 'held')],
+    test: 'contract/election.test.ts',
+  },
+  {
     hazard: 'H87',
     without: 'signals go to the command alone',
     changes: [piece('H87', '-pid', 'pid')],
