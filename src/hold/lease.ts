@@ -140,18 +140,18 @@ function deliver(released: Promise<boolean>, callback: ReleaseCallback): void {
   );
 }
 
-/** The answers to the releases of joined leases. */
-const answers = new WeakMap<Lease, Promise<boolean>>();
+/** Asks a joined lease if it was released. */
+const isLeft = Symbol('is left');
 
 /** @internal Makes the lease of a call that joins `held`. Its release releases nothing: the outermost function does. */
 export function joinedLeaseOf(held: HeldLock): Lease {
-  const lease: Lease = Object.setPrototypeOf((callback?: unknown): unknown => {
+  let left: Promise<boolean> | undefined;
+  return Object.setPrototypeOf((callback?: unknown): unknown => {
     if (callback === reveal) return held;
-    const left = answers.get(lease) ?? Promise.resolve(held.check());
-    answers.set(lease, left);
+    if (callback === isLeft) return left !== undefined;
+    left ??= Promise.resolve(held.check());
     return typeof callback === 'function' ? deliver(left, callback as ReleaseCallback) : left;
   }, joinedMethods);
-  return lease;
 }
 
 /** @internal The held lock behind a lease. */
@@ -180,8 +180,8 @@ export const leaseMethods: object = Object.create(Function.prototype, {
 
 const joinedMethods: object = Object.create(leaseMethods, {
   release: method((_held, _argument, lease) => lease()),
-  remaining: method((held, _argument, lease) => (!answers.has(lease) && held.check() ? held.remaining() : 0)),
-  extend: method(async (held, lifetime, lease) => !answers.has(lease) && extend(held, lifetime)),
+  remaining: method((held, _argument, lease) => (!(lease as any)(isLeft) && held.check() ? held.remaining() : 0)),
+  extend: method(async (held, lifetime, lease) => !(lease as any)(isLeft) && extend(held, lifetime)),
   detach: method(() => {
     throw unknownOptionError('detach', 'only the outermost function of a reentrant lock can detach it');
   }),

@@ -154,6 +154,16 @@ describeEach('reentrant locks', (here) => {
     expect(await outer).to.include({ code: 'ERR_LOCK_LOST', reason: 'missing', result: 'outer' });
   });
 
+  it('a joined lease that was released is over, also if it is called through a wrapper', async () => {
+    await withLock.run(key, async () => {
+      const joined = new Proxy(await withLock.promise(key), {});
+      expect(joined.remaining()).to.be.greaterThan(0);
+      expect(await joined.release()).to.equal(true);
+      expect([joined.remaining(), await joined.extend(20_000)]).to.deep.equal([0, false]);
+      expect(await isLocked()).to.equal(true);
+    });
+  });
+
   it('errors pass: of the inner function, of an aborted signal, of a closed factory', async () => {
     await withLock.run(key, async () => {
       expect((await failure(withLock.run(key, () => Promise.reject(new Error('inner'))))).message).to.equal('inner');
