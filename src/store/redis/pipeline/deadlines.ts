@@ -71,7 +71,9 @@ export class PendingRequest<C extends BatchableCall | undefined = undefined> imp
   }
 
   reject(error: unknown): void {
-    if (this.#settle(true)) this.#onError(refusal(error, this.keys));
+    // If the client's error is so strange that this throws, the request still has its deadline.
+    const refused = refusal(error, this.keys);
+    if (this.#settle(true)) this.#onError(refused);
   }
 
   /** Ends the time until the deadline. False if the request is settled already. */
