@@ -2,7 +2,7 @@
 // else. Both module systems, both compilers, and nobody's client within reach.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync, rmSync, statSync, symlinkSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join, parse } from 'node:path';
 import { expect } from 'chai';
 import { type BuildOptions, build } from 'esbuild';
@@ -472,6 +472,20 @@ MODULE_NOT_FOUND redis-exp-lock/prometheus needs a package: npm install prom-cli
         rmSync(link);
       });
     }
+
+    it('ioredis before 5.3, which exports its class alone: ls', async () => {
+      const folder = join(project, 'node_modules/ioredis');
+      const redis = JSON.stringify(join(repository, 'node_modules/ioredis-5'));
+      mkdirSync(folder);
+      writeFileSync(join(folder, 'package.json'), '{ "name": "ioredis", "version": "5.2.4" }');
+      writeFileSync(
+        join(folder, 'index.js'),
+        `const { Redis } = require(${redis}); module.exports = function (...args) { return new Redis(...args); };`,
+      );
+      const out = '{"coverage":{"processes":0,"scanned":true}}\n';
+      expect(await type(atOnce, 'ls', '--scan', '--json', 'none')).to.deep.equal({ code: 0, out, err: '' });
+      rmSync(folder, { recursive: true });
+    });
   });
 
   describe('compiles with what is written against it, as face.d.ts does, by TypeScript 7 (by 5.0 and 5.9 in integrations)', () => {

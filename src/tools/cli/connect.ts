@@ -105,7 +105,8 @@ async function openIoredis(module: LoadedClient, url: URL, isCluster: boolean): 
   let cause: unknown;
   const retryStrategy = (times: number): number | null => (isOpen ? againMs(times) : null);
   const single = { lazyConnect: true, connectTimeout: connectMs, maxRetriesPerRequest: null, retryStrategy };
-  const redis = isCluster ? ioredisCluster(module, url) : new module.Redis(url.href, single);
+  const { Redis = module } = module; // Before 5.3, ioredis exports the class alone.
+  const redis = isCluster ? ioredisCluster(module, url) : new Redis(url.href, single);
   redis.on('error', (error: unknown) => {
     cause = error;
   });
