@@ -185,6 +185,31 @@ describe('the memory store and a blocked event loop', () => {
       await next;
     }));
 
+  it('not lost when the process stands still at any reading of the clock while the table is swept', async () => {
+    const { now } = performance;
+    for (let nth = 0; nth < 20; nth += 1) {
+      const locks = redisExpLock({ redis: memoryStore(), lifetime });
+      let nowMs = now.call(performance);
+      let readings = Number.NEGATIVE_INFINITY;
+      performance.now = () => {
+        nowMs += readings === nth ? 1.5 * lifetime : 0.001;
+        readings += 1;
+        return nowMs;
+      };
+      const work = locks.run('first', () =>
+        locks.run('second', async () => {
+          for (let n = 0; n < 4_094; n += 1) await locks.promise(`many:${n}`, { lifetime: 60_000, fencing: false });
+          readings = 0;
+          expect(await locks.tryLock('first'), `reading ${nth}`).to.equal(null);
+        }),
+      );
+      await work.finally(() => {
+        performance.now = now;
+      });
+      await locks.close({ drain: false });
+    }
+  });
+
   it('a leader: not lost by a stall before others ask for it', async () => {
     const election = new Election('key', { redis, lifetime });
     let seen: object | undefined;

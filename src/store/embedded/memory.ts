@@ -111,10 +111,13 @@ export class MemoryTable implements Table {
     if (keys !== undefined) this.renewed.check(keys);
     if (this.#closed) throw closedStore();
     // A reading of our own clock is a time of the table. Later readings, as after a renewal, do not count for this command.
-    const micros = this.clock === undefined ? this.#microsAt(this.#now?.() ?? beforeMs) : Math.round(beforeMs * 1000);
-    this.#commandMicros = Math.max(micros, this.#commandMicros);
-    if (this.#rows.size >= this.#sweepAt) this.#sweep(this.#commandMicros);
-    return work(this.#machine, this.#commandMicros);
+    const nowMicros =
+      this.clock === undefined ? this.#microsAt(this.#now?.() ?? beforeMs) : Math.round(beforeMs * 1000);
+    const micros = Math.max(nowMicros, this.#commandMicros);
+    this.#commandMicros = micros;
+    // A sweep may renew locks late, by commands of its own. This command still counts from before them.
+    if (this.#rows.size >= this.#sweepAt) this.#sweep(micros);
+    return work(this.#machine, micros);
   }
 
   async listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
