@@ -48,6 +48,22 @@ describe('the memory store', () => {
     await next();
   });
 
+  it('on a clock that stands at 0: a second writer that waits is no reader that upgrades', async () => {
+    const clock = sinon.useFakeTimers({ toFake: ['Date', 'performance'], now: 0 });
+    try {
+      const lock = new redisExpLock.RWLock('key', { redis: memoryStore(), lifetime: 60_000, timeout: 60_000 });
+      const reader = await lock.acquireRead();
+      const writers = [lock.acquireWrite(), lock.acquireWrite()];
+      await new Promise((resolve) => setImmediate(resolve));
+      await reader.upgrade();
+      expect(reader.mode).to.equal('write');
+      await reader();
+      for (const writer of writers) expect(await (await writer)()).to.equal(true);
+    } finally {
+      clock.restore();
+    }
+  });
+
   it('H24: a release that cannot be carried out is an error, counts as handled, and can be tried again', async () => {
     const store = memoryStore();
     const table = tableOf(store);

@@ -72,8 +72,8 @@ export class SharedLock {
       return { outcome: 'granted', fence: mine!.fence, others: others.length };
     }
     const known = [queued?.ticket, queueAs?.ticket].find((each) => each !== undefined && each > upgradeTicket);
-    const first = isUpgrade ? upgradeTicket : known;
-    const asking = entryOf(command, first ?? Math.max(this.#micros, ...others.map((each) => each.ticket + 1)));
+    const next = (): number => Math.max(this.#micros, upgradeTicket + 1, ...others.map((each) => each.ticket + 1));
+    const asking = entryOf(command, isUpgrade ? upgradeTicket : (known ?? next()));
     const granted = isUpgrade
       ? held.length === 0
       : (!(kind === 'counted' && sharesPlace(held, group)) &&
