@@ -81,7 +81,8 @@ interface HoldSpan {
 
 function traceLocks(api: Api, tracer: Tracer, shownKey: InstrumentOptions['key']): () => void {
   const acquires = new Map<AcquireEvent, Span>();
-  const holds = new Map<ObservedHold, HoldSpan>();
+  /** By the lock: the function that took it, and those that joined it. */
+  const holds = new Map<ObservedHold, Set<HoldSpan>>();
 
   function begin(what: string, { name, kind, key }: LockEvent, attributes?: Attributes): Span {
     return tracer.startSpan(name === '' ? what : `${what} ${name}`, {
@@ -111,11 +112,14 @@ function traceLocks(api: Api, tracer: Tracer, shownKey: InstrumentOptions['key']
     const span = begin('lock hold', hold, { 'lock.fence': hold.fence });
     let isHalfOver = hold.outcome !== undefined;
     if (isHalfOver) fail(span, 'ERR_LOCK_LOST');
+    const open = holds.get(hold) ?? new Set();
     const endHalf = (): void => {
-      if (isHalfOver && holds.delete(hold)) span.end();
+      if (isHalfOver && open.delete(own)) span.end();
+      if (open.size === 0) holds.delete(hold);
       isHalfOver = true;
     };
-    holds.set(hold, { span, endHalf });
+    const own = { span, endHalf };
+    holds.set(hold, open.add(own));
     const { context, trace } = api;
     message.run = () => {
       const running = context.with(trace.setSpan(context.active(), span), run);
@@ -130,16 +134,17 @@ function traceLocks(api: Api, tracer: Tracer, shownKey: InstrumentOptions['key']
     'redis-exp-lock:hold': (message: HoldMessage) => {
       const { hold } = message;
       if (message.phase === 'run') return onRun(message);
-      const open = holds.get(hold);
-      if (message.phase !== 'ended' || open === undefined) return;
-      if (hold.outcome === 'lost') fail(open.span, 'ERR_LOCK_LOST');
-      open.endHalf();
+      if (message.phase !== 'ended') return;
+      for (const { span, endHalf } of holds.get(hold) ?? []) {
+        if (hold.outcome === 'lost') fail(span, 'ERR_LOCK_LOST');
+        endHalf();
+      }
     },
   });
   return () => {
     stop();
     for (const span of acquires.values()) span.end();
-    for (const { span } of holds.values()) span.end();
+    for (const open of holds.values()) for (const { span } of open) span.end();
     acquires.clear();
     holds.clear();
   };

@@ -296,6 +296,13 @@ describe('redis-exp-lock/otel', () => {
       for (const { status } of holds) expect(status.code).to.equal(SpanStatusCode.UNSET);
     });
 
+    it('a function and those that joined its lock have a hold span each, all of which end', async () => {
+      on();
+      const withLock = redisExpLock({ redis: redisExpLock.memoryStore(), name: 'n', reentrant: true });
+      await withLock.run('k', () => Promise.all([withLock.run('k', () => {}), withLock.run('k', () => {})]));
+      expect(named('lock hold n')).to.have.length(3);
+    });
+
     it('a loss makes the hold span an error, noticed during the function or by the release', async () => {
       on();
       const redis = redisExpLock.memoryStore();
