@@ -77,6 +77,15 @@ describe('errors', () => {
     });
   }
 
+  it('a subclass may have a `code` of its own, and a program may freeze the classes', () => {
+    class Mine extends redisExpLock.LockBusyError {}
+    Object.defineProperty(Mine.prototype, 'code', { get: () => 'MINE' });
+    expect(new Mine('busy')).to.include({ code: 'MINE', retryable: true });
+    const copy = anotherCopy();
+    for (const each of [copy.LockError, copy.LockBusyError, copy.LockTimeoutError]) Object.freeze(each.prototype);
+    expect(new copy.LockTimeoutError('late')).to.include({ code: 'ERR_LOCK_TIMEOUT', retryable: true });
+  });
+
   it('`is` says no to everything else, and may be handed around', () => {
     const { is } = redisExpLock.LockError;
     for (const other of [

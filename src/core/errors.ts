@@ -14,6 +14,9 @@ export interface LockErrorDetails {
 /** The `code` of every error of this package. */
 export type LockErrorCode = AnyLockError['code'];
 
+/** The property of each prototype that has the default `code` and `retryable` of its instances. A frozen prototype may have it. */
+const defaults = Symbol('defaults');
+
 /**
  * The common parent: `err instanceof LockError` is true for every error below. `code`, `key` and `retryable` are own and
  * enumerable properties, so that JSON and logs have them.
@@ -29,11 +32,13 @@ export class LockError extends Error {
    * work under that lock may be half done; it waits for itself; it called `close()`.
    */
   declare readonly retryable: boolean;
+  /** @internal */
+  declare readonly [defaults]: { readonly code?: LockErrorCode; readonly retryable: boolean };
 
   /** Makes the error without a lock, such as for a test. */
   constructor(message?: string, details: LockErrorDetails & { retryable?: boolean } = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
-    const { code, retryable } = this; // the defaults, which the prototype has
+    const { code, retryable } = this[defaults];
     if (code !== undefined) this.code = code;
     this.key = details.key ?? '';
     this.retryable = details.retryable ?? retryable;
@@ -177,8 +182,7 @@ for (const [errorClass, name, retryable, code] of table) {
   const brand = Symbol.for(`redis-exp-lock:${name}`);
   Object.defineProperties(errorClass.prototype, {
     name: { value: name, writable: true, configurable: true },
-    ...(code && { code: { value: code, writable: true } }),
-    retryable: { value: retryable, writable: true },
+    [defaults]: { value: { ...(code && { code }), retryable } },
     [brand]: { value: true },
   });
   const is = (error: unknown): boolean => typeof error === 'object' && error !== null && brand in error;
