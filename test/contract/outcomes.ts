@@ -68,7 +68,7 @@ export async function noneLeft(timers: () => number): Promise<void> {
   }
 }
 
-/** The function that an alarm calls, before it was bound to a context. */
+/** The function that an alarm calls, before it was changed here. */
 const rings = new WeakMap<Alarm, Alarm['ring']>();
 
 /**
@@ -78,20 +78,30 @@ const rings = new WeakMap<Alarm, Alarm['ring']>();
  */
 export function libraryTimers(): () => number {
   const open = new Set<Alarm>();
+  let isOver = false;
   ofTest.enterWith(open);
   const { add } = Timers.prototype;
   Timers.prototype.add = function (alarm, exactMs, slackMs) {
-    if (ofTest.getStore() === open) open.add(alarm);
+    const whose = ofTest.getStore();
+    if (whose === open) open.add(alarm);
+    // What rings for others, on a timer that they share with this test, stays theirs.
     const ring = rings.get(alarm) ?? alarm.ring;
     rings.set(alarm, ring);
-    // A fake clock runs what is due for the test that moves it. What others left behind stays theirs, as with real timers.
-    alarm.ring = AsyncResource.bind(() => ring.call(alarm));
+    alarm.ring = () => (isOver ? ring.call(alarm) : ofTest.run(whose, () => ring.call(alarm)));
     add.call(this, alarm, exactMs, slackMs);
   };
+  // A fake clock runs what is due in the context of the test that moves it. Real timers run it in the context that set them.
+  const { setTimeout: set } = globalThis;
+  const setBound = (callback: (...args: unknown[]) => void, ms?: number, ...args: unknown[]): unknown =>
+    set(AsyncResource.bind(callback), ms, ...args);
+  Object.assign(globalThis, { setTimeout: setBound });
   const before = forgetTimers;
   forgetTimers = () => {
+    isOver = true;
     ofTest.disable(); // a storage that was used once makes every promise of the process dearer
     Timers.prototype.add = add;
+    // A fake clock may have been restored meanwhile, and this with it.
+    if (globalThis.setTimeout === (setBound as unknown)) globalThis.setTimeout = set;
     forgetTimers = before;
     before();
   };
