@@ -57,8 +57,7 @@ export const foundEdges: readonly Protection[] = [
     hazard: 'H93',
     without: 'a timer is set for a time that is past',
     changes: [piece('H93c', 'Math.max(ms, 0)', 'ms')],
-    test: 'embedded/kills.test.ts',
-    node: 'sqlite',
+    test: 'shared-timers.test.ts',
   },
   {
     hazard: 'H97',
