@@ -1,6 +1,6 @@
 /** Outcomes of calls, for tests that ask for them: a rejection, the arguments of a callback, errors that nobody caught. */
 
-import { AsyncLocalStorage, AsyncResource, createHook } from 'node:async_hooks';
+import { AsyncLocalStorage, createHook } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { once } from 'node:events';
 import { setImmediate as turn } from 'node:timers/promises';
@@ -90,18 +90,11 @@ export function libraryTimers(): () => number {
     alarm.ring = () => (isOver ? ring.call(alarm) : ofTest.run(whose, () => ring.call(alarm)));
     add.call(this, alarm, exactMs, slackMs);
   };
-  // A fake clock runs what is due in the context of the test that moves it. Real timers run it in the context that set them.
-  const { setTimeout: set } = globalThis;
-  const setBound = (callback: (...args: unknown[]) => void, ms?: number, ...args: unknown[]): unknown =>
-    set(AsyncResource.bind(callback), ms, ...args);
-  Object.assign(globalThis, { setTimeout: setBound });
   const before = forgetTimers;
   forgetTimers = () => {
     isOver = true;
     ofTest.disable(); // a storage that was used once makes every promise of the process dearer
     Timers.prototype.add = add;
-    // A fake clock may have been restored meanwhile, and this with it.
-    if (globalThis.setTimeout === (setBound as unknown)) globalThis.setTimeout = set;
     forgetTimers = before;
     before();
   };
