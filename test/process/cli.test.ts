@@ -260,12 +260,16 @@ describe('the command line', () => {
 
     it('H87, H88: the key taken away: TERM at once, KILL after the grace, 76, and no grandchild left', async () => {
       const script = `trap 'echo got TERM' TERM; (trap '' TERM; echo pid $(sh -c 'echo $PPID'); while :; do sleep 0.05; done) & echo pid $$; while :; do sleep 0.05; done`;
-      const started = start(['run', '--ttl', '60s', '--kill-after', '300ms', key, '--', 'sh', '-c', script]);
+      // A busy machine may not run the shell for a second: its trap must come before the KILL.
+      const started = start(['run', '--ttl', '60s', '--kill-after', '3s', key, '--', 'sh', '-c', script]);
       await waitFor(() => pidsOf(started.out).length === 2);
       const held = (await token())!;
       const { id } = (await withLock.inspect(key)).holders[0]!;
       const system = execFileSync('ps', ['-eo', 'args'], { encoding: 'utf8' });
       const environment = readFileSync(`/proc/${pidsOf(started.out)[1]}/environ`, 'latin1');
+      const channel = 'redis-exp-lock:1:freed';
+      const listeners = async () => (await server.command<[string, number]>('PUBSUB', 'NUMSUB', channel))[1];
+      await waitFor(async () => (await listeners()) === 1, { what: 'its subscription' });
       // The registry shows the locks of a process a moment later.
       await waitFor(async () => rows((await typed('ls', '--json')).out).some((row) => row.key === key));
       const shown = [await typed('ls', '--json'), await typed('show', key, '--json')];
@@ -299,7 +303,7 @@ describe('the command line', () => {
     it('H87: a server that is gone for longer than the ttl: the command is ended, 76; top waits for it to come back', async () => {
       const own = await startRedis();
       const script = `trap 'echo got TERM; exit 0' TERM; echo in; while :; do sleep 0.05; done`;
-      const args = ['run', '--url', own.url, '--ttl', '900ms', '--kill-after', '500ms', key, '--', 'sh', '-c', script];
+      const args = ['run', '--url', own.url, '--ttl', '900ms', '--kill-after', '30s', key, '--', 'sh', '-c', script];
       const started = start(args);
       await started.says('in');
       const top = start(['top', '--url', own.url]);
