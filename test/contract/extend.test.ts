@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import sinon from 'sinon';
 import redisExpLock from '../../src/index';
 import { uniqueKey } from '../support/redis';
-import { failure, libraryTimers, noneLeft } from './outcomes';
+import { failure, libraryTimers, noneLeft, type TimerCount } from './outcomes';
 import { describeEach, type Redis, stranger } from './places';
 
 describeEach('extend and validity', (here) => {
@@ -171,7 +171,7 @@ describeEach('extend and validity', (here) => {
 
   describe('remaining and signal, on a clock of the test', () => {
     let clock: sinon.SinonFakeTimers;
-    let timers: () => number;
+    let timers: TimerCount;
     let connection: Redis;
 
     // A connection of its own for each test: what it has learned of the servers' clocks, and of their silence, is true for one clock only.
@@ -258,7 +258,7 @@ describeEach('extend and validity', (here) => {
       const lease = await withLock.promise(key);
       // On a quorum, a timer is left for the nodes that a majority could spare: they are asked a moment later, by the test's clock.
       const maxOfOthers = here.place.isQuorum ? 1 : 0;
-      await noneLeft(() => timers() - maxOfOthers);
+      await noneLeft(timers, maxOfOthers);
       const ofOthers = timers();
       void lease.signal;
       expect(timers()).to.equal(ofOthers + 1);

@@ -58,12 +58,19 @@ const ofTest = new AsyncLocalStorage<unknown>();
 const ofTestWithClients = new AsyncLocalStorage<unknown>();
 let forgetTimers = (): void => {};
 
-/** Resolves once the library has none of these timers left, also on a fake clock. */
-export async function noneLeft(timers: () => number): Promise<void> {
+/** Counts timers. */
+export interface TimerCount {
+  (): number;
+  /** Where each of them was set. */
+  origins(): string[];
+}
+
+/** Resolves once the library has none of these timers left, or no more than `max`, also on a fake clock. */
+export async function noneLeft(timers: TimerCount, max = 0): Promise<void> {
   const startedNs = process.hrtime.bigint();
-  while (timers() > 0) {
+  while (timers() > max) {
     if (process.hrtime.bigint() - startedNs > 10_000_000_000n)
-      throw new Error(`${timers()} timers are left after ten seconds`);
+      throw new Error(`${timers()} timers are left after ten seconds: ${timers.origins().join('; ')}`);
     await turn();
   }
 }
@@ -76,14 +83,14 @@ const rings = new WeakMap<Alarm, Alarm['ring']>();
  * began after this call. Alarms that other tests left behind may share a timer with this test, and are not counted. Call it in the test,
  * or in a hook that waits for nothing. The count ends with the test.
  */
-export function libraryTimers(): () => number {
-  const open = new Set<Alarm>();
+export function libraryTimers(): TimerCount {
+  const open = new Map<Alarm, Error>();
   let isOver = false;
   ofTest.enterWith(open);
   const { add } = Timers.prototype;
   Timers.prototype.add = function (alarm, exactMs, slackMs) {
     const whose = ofTest.getStore();
-    if (whose === open) open.add(alarm);
+    if (whose === open) open.set(alarm, new Error('set'));
     // What rings for others, on a timer that they share with this test, stays theirs.
     const ring = rings.get(alarm) ?? alarm.ring;
     rings.set(alarm, ring);
@@ -98,14 +105,11 @@ export function libraryTimers(): () => number {
     forgetTimers = before;
     before();
   };
-  return () => {
-    const timers = new Set<unknown>();
-    for (const alarm of open) {
-      if (alarm.timer === undefined) open.delete(alarm);
-      else timers.add(alarm.timer);
-    }
-    return timers.size;
+  const count = (): number => {
+    for (const alarm of open.keys()) if (alarm.timer === undefined) open.delete(alarm);
+    return new Set([...open.keys()].map(({ timer }) => timer)).size;
   };
+  return Object.assign(count, { origins: () => [...open.values()].map(({ stack }) => String(stack)) });
 }
 
 /** The file of the function that called the caller of this one. Read without a stack as text, which would be looked up in the source maps. */

@@ -10,7 +10,7 @@ import redisExpLock from '../../src/index';
 import { holdReply } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
-import { called, failure, libraryTimers, noneLeft, pending, uncaught } from './outcomes';
+import { called, failure, libraryTimers, noneLeft, pending, type TimerCount, uncaught } from './outcomes';
 import { type Connection, describeEach, stranger } from './places';
 
 type Options = redisExpLock.WaitOptions;
@@ -86,7 +86,7 @@ describeEach('waiting', (here) => {
 
   describe('pauses, on a clock of the test', () => {
     let clock: sinon.SinonFakeTimers;
-    let timers: () => number;
+    let timers: TimerCount;
 
     // A connection of its own for each test: what it has learned of the server's clock is true for one clock of ours only.
     beforeEach(async () => {

@@ -8,7 +8,7 @@ import { expect } from 'chai';
 import sinon from 'sinon';
 import redisExpLock from '../../src/index';
 import { heartbeatMs, type Subscriber, subscribeOver } from '../../src/store/redis/clients/subscriptions';
-import { libraryTimers, noneLeft, timersOfThisTest } from '../contract/outcomes';
+import { libraryTimers, noneLeft, type TimerCount, timersOfThisTest } from '../contract/outcomes';
 import { dropRequest, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { sharedRedis, startRedis, uniqueKey } from '../support/redis';
@@ -44,7 +44,7 @@ describe('the connection for messages', () => {
     /** The way in which the next subscription is treated: let in or not, answered or not. */
     let next: { opens: boolean; answers: boolean };
 
-    let timers: () => number;
+    let timers: TimerCount;
     beforeEach(() => {
       clock = sinon.useFakeTimers({
         toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'setImmediate'],
