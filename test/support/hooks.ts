@@ -18,6 +18,15 @@ function failUnhandled(reason: unknown): never {
   throw reason;
 }
 
+const { setTimeout } = globalThis;
+
+/** A fake clock that a test leaves behind would stop the timers of every test that follows in this process. */
+function expectRealTimers(): void {
+  if (globalThis.setTimeout === setTimeout) return;
+  globalThis.setTimeout = setTimeout;
+  throw new Error('this test left a setTimeout that is not the real one');
+}
+
 const { run } = Runnable.prototype;
 const lacking = new WeakSet<Suite>();
 
@@ -41,7 +50,7 @@ export const mochaHooks: RootHookObject = {
   beforeAll() {
     process.on('unhandledRejection', failUnhandled);
   },
-  afterEach: stopCountingTimers,
+  afterEach: [stopCountingTimers, expectRealTimers],
   async afterAll() {
     closeAll();
     await stopProxies();
