@@ -128,6 +128,25 @@ describe('the memory store and a blocked event loop', () => {
   };
   const stalls = { 'its lifetime': 1.5 * lifetime, 'ten lifetimes': 15 * lifetime };
 
+  /** Clocks that move only when the monotonic one is read: by a microsecond, and by the stall before that reading. */
+  function stubClocks(stallMs: () => number): { restore(): void } {
+    const { now } = performance;
+    const wall = Date.now;
+    let nowMs = now.call(performance);
+    const offsetMs = wall() - nowMs;
+    performance.now = () => {
+      nowMs += 0.001 + stallMs();
+      return nowMs;
+    };
+    Date.now = () => Math.floor(nowMs + offsetMs);
+    return {
+      restore() {
+        performance.now = now;
+        Date.now = wall;
+      },
+    };
+  }
+
   /**
    * Runs `work` for each pair of readings after `begin`, of the first twenty. The process stands still before both of them, by a clock
    * that moves only with its readings: the machine's own stalls do not count.
@@ -136,24 +155,18 @@ describe('the memory store and a blocked event loop', () => {
     stallMs: number,
     work: (begin: () => void, nth: string) => Promise<unknown>,
   ): Promise<void> {
-    const { now } = performance;
     for (let first = 0; first < 20; first += 1) {
       for (let second = first; second < 20; second += 1) {
-        let nowMs = now.call(performance);
         let readings = Number.NEGATIVE_INFINITY;
-        performance.now = () => {
-          nowMs += 0.001;
-          if (readings === first) nowMs += stallMs;
-          if (readings === second && second > first) nowMs += stallMs;
+        const stubbed = stubClocks(() => {
+          const stallsNow = Number(readings === first) + Number(readings === second && second > first);
           readings += 1;
-          return nowMs;
-        };
+          return stallsNow * stallMs;
+        });
         const begin = (): void => {
           readings = 0;
         };
-        await work(begin, `${first} and ${second}`).finally(() => {
-          performance.now = now;
-        });
+        await work(begin, `${first} and ${second}`).finally(() => stubbed.restore());
       }
     }
   }
@@ -186,16 +199,13 @@ describe('the memory store and a blocked event loop', () => {
     }));
 
   it('not lost when the process stands still at any reading of the clock while the table is swept', async () => {
-    const { now } = performance;
     for (let nth = 0; nth < 10; nth += 1) {
       const locks = redisExpLock({ redis: memoryStore(), lifetime });
-      let nowMs = now.call(performance);
       let readings = Number.NEGATIVE_INFINITY;
-      performance.now = () => {
-        nowMs += readings === nth ? 1.5 * lifetime : 0.001;
+      const stubbed = stubClocks(() => {
         readings += 1;
-        return nowMs;
-      };
+        return readings === nth + 1 ? 1.5 * lifetime : 0;
+      });
       const work = locks.run('first', () =>
         locks.run('second', async () => {
           for (let n = 0; n < 4_094; n += 1) await locks.promise(`many:${n}`, { lifetime: 60_000, fencing: false });
@@ -203,9 +213,7 @@ describe('the memory store and a blocked event loop', () => {
           expect(await locks.tryLock('first'), `reading ${nth}`).to.equal(null);
         }),
       );
-      await work.finally(() => {
-        performance.now = now;
-      });
+      await work.finally(() => stubbed.restore());
       await locks.close({ drain: false });
     }
   });
