@@ -39,7 +39,8 @@ const deeds: Record<string, (withLock: redisExpLock.WithLock, key: string) => Pr
 async function main(): Promise<void> {
   const [place, address, deed, key, seized] = process.argv.slice(2) as [string, string, string, string, string];
   const { redis, leave } = await places.find(({ name }) => name === place)!.join(address, seized);
-  await deeds[deed]!(redisExpLock({ redis }), key);
+  // A busy machine may hold up a reply, or this process, for seconds.
+  await deeds[deed]!(redisExpLock({ redis, lifetime: 60_000, commandTimeout: 10_000 }), key);
   process.send!('done', () => process.disconnect());
   await leave();
 }
