@@ -406,7 +406,7 @@ class OneRedis implements Here {
     const uncounted = (): number => proxy.count('PING');
     await way.ping();
     // Its first call is refused, and goes again: what is counted comes after that.
-    if (this.place.bySlot) await redisExpLock({ redis: way.redis }).inspect('any');
+    if (this.place.bySlot) await redisExpLock({ redis: way.redis, commandTimeout: 10_000 }).inspect('any');
     const before = proxy.commands.length - uncounted();
     return {
       redis: way.redis,
