@@ -12,7 +12,9 @@ describe('queued: hand-off', () => {
   const scene = new Scene(here);
 
   describe('what the holder sees', () => {
-    const lifetime = 10_000;
+    /** Handed off only while most of it is left: a busy machine may stop for seconds. */
+    const lifetime = 60_000;
+    const lasting: Options = { lifetime, timeout: 40_000, commandTimeout: 10_000 };
 
     /** Two of one process: the first holds, by its place; the second waits behind it. */
     async function two(
@@ -20,9 +22,9 @@ describe('queued: hand-off', () => {
       behind = options,
       entries = 1,
     ): Promise<[Lease, Promise<Lease>, Connection]> {
-      const held = await scene.lock(here.redis).promise(scene.key);
+      const held = await scene.lock(here.redis, lasting).promise(scene.key);
       const connection = await here.connection();
-      const lock = scene.lock(connection.redis, { lifetime });
+      const lock = scene.lock(connection.redis, lasting);
       const first = lock.promise(scene.key, options);
       const second = lock.promise(scene.key, behind);
       await scene.queued(entries);
@@ -35,7 +37,7 @@ describe('queued: hand-off', () => {
     it('handed off within a process or not: fences rise, the validity is almost all of the lifetime, Redis agrees', async () => {
       const held = await scene.lock(here.redis).promise(scene.key);
       let last = held.fence;
-      const locks = [here.elsewhere, (await here.connection()).redis].map((redis) => scene.lock(redis, { lifetime }));
+      const locks = [here.elsewhere, (await here.connection()).redis].map((redis) => scene.lock(redis, lasting));
       const waits = Array.from({ length: 100 }, (_, n) => locks[n % 2]!.promise(scene.key));
       await scene.queued(2);
       await held.release();
@@ -56,7 +58,7 @@ describe('queued: hand-off', () => {
     it('a grant reserves few fences, and many once those were used: the counter keeps to the clock', async () => {
       const held = await scene.lock(here.redis).promise(scene.key);
       const connection = await here.connection();
-      const waits = Array.from({ length: 12 }, () => scene.lock(connection.redis, { lifetime }).promise(scene.key));
+      const waits = Array.from({ length: 12 }, () => scene.lock(connection.redis, lasting).promise(scene.key));
       await scene.queued(1);
       await held.release();
       const reserved: number[] = [];
@@ -93,7 +95,7 @@ describe('queued: hand-off', () => {
 
     it('extended to another lifetime it is not handed off: the next has its own from Redis', async () => {
       const [first, waiting] = await two();
-      expect(await first.extend(60_000)).to.equal(true);
+      expect(await first.extend(120_000)).to.equal(true);
       expect(await first.release()).to.equal(true);
       const second = await waiting;
       expect(second.token).to.not.equal(first.token);
@@ -125,7 +127,8 @@ describe('queued: hand-off', () => {
     });
 
     it('never released: the next in the same process has it when its lifetime has ended', async () => {
-      const [first, waiting] = await two({ lifetime: 1_000 });
+      // Long enough for a busy machine to release the second.
+      const [first, waiting] = await two({ lifetime: 3_000 });
       const second = await waiting;
       expect(first.remaining()).to.equal(0);
       expect(second.fence).to.be.greaterThan(first.fence);
@@ -134,14 +137,14 @@ describe('queued: hand-off', () => {
     });
 
     it('renewed while held, for longer than its lifetime, it is handed off whole', async () => {
-      const options = { lifetime: 2_000, autoExtend: true };
+      const options = { lifetime: 3_000, timeout: 40_000, commandTimeout: 10_000, autoExtend: true };
       const lock = scene.lock((await here.connection()).redis, options);
       const other = scene.lock(here.elsewhere, options);
       let holders = 0;
       const hold = async (lease: Lease): Promise<void> => {
         expect(++holders).to.equal(1);
         const { signal } = lease;
-        await sleep(2_200);
+        await sleep(3_200);
         expect(lease.remaining()).to.be.greaterThan(0);
         expect(signal.aborted).to.equal(false);
         holders -= 1;
@@ -151,7 +154,7 @@ describe('queued: hand-off', () => {
     });
 
     const apart: [what: string, one: Options, other: Options][] = [
-      ['lifetimes', { lifetime: 10_000 }, { lifetime: 20_000 }],
+      ['lifetimes', { lifetime: 60_000 }, { lifetime: 120_000 }],
       ['fencing', {}, { fencing: false }],
       ['owners', { owner: 'a' }, { owner: 'b' }],
     ];
