@@ -29,7 +29,7 @@ describeEach('waiting', (here) => {
 
   beforeEach(async () => {
     key = uniqueKey();
-    withLock = redisExpLock({ redis: connection.redis, lifetime: 10_000 });
+    withLock = redisExpLock({ redis: connection.redis, lifetime: 10_000, commandTimeout: 10_000 });
     await here.seize(key, null);
   });
 
@@ -56,7 +56,9 @@ describeEach('waiting', (here) => {
     ];
     for (const [what, factory, call, expected] of rows) {
       it(what, async () => {
-        const waiting = redisExpLock({ redis: connection.redis, retryTimeout: 1, ...factory });
+        // A request that the end of the wait cuts off is waited for by `close`.
+        const commandTimeout = [factory.timeout, call.timeout].includes(30) ? 1_000 : 10_000;
+        const waiting = redisExpLock({ redis: connection.redis, commandTimeout, retryTimeout: 1, ...factory });
         const before = await connection.calls();
         const error = await failure(waiting.promise(key, call));
         expect(error).to.include(expected);
@@ -91,7 +93,8 @@ describeEach('waiting', (here) => {
     // A connection of its own for each test: what it has learned of the server's clock is true for one clock of ours only.
     beforeEach(async () => {
       connection = await here.connection();
-      withLock = redisExpLock({ redis: connection.redis, lifetime: 10_000 });
+      // On a busy machine, the clock of Redis goes seconds ahead of that of the test: no request may come too late by that.
+      withLock = redisExpLock({ redis: connection.redis, lifetime: 10_000, commandTimeout: 60_000 });
     });
 
     // biome-ignore lint/suspicious/noDuplicateTestHooks: timers are counted from a hook that waits for nothing
@@ -321,10 +324,11 @@ describeEach('waiting', (here) => {
     it('aborted in the same turn as the call: rejects, and nothing stays held', async () => {
       await here.remove(key);
       const abort = new AbortController();
-      const waiting = withLock.promise(key, { signal: abort.signal });
+      const closing = redisExpLock({ redis: connection.redis, lifetime: 10_000 });
+      const waiting = closing.promise(key, { signal: abort.signal });
       abort.abort();
       expect(await failure(waiting)).to.equal(abort.signal.reason);
-      await withLock.close();
+      await closing.close();
       expect(await here.holder(key)).to.equal(null);
     });
 
@@ -353,7 +357,7 @@ describeEach('waiting', (here) => {
       await failure(withLock.promise(key, { signal }));
       await failure(withLock.promise(key, { signal, maxRetries: 2 }));
       await failure(withLock.promise(key, { signal, timeout: 20 }));
-      await failure(withLock.promise(key, { signal, redis: here.unconnected() }));
+      await failure(withLock.promise(key, { signal, redis: here.unconnected(), commandTimeout: 1_000 }));
       await here.remove(key);
       await (await withLock.promise(key, { signal }))();
       await withLock.run(key, { signal }, () => {});
@@ -379,7 +383,7 @@ describeEach('waiting', (here) => {
     });
 
     it('the call’s signal goes before the factory’s', async () => {
-      const ours = redisExpLock({ redis: connection.redis, signal: AbortSignal.abort() });
+      const ours = redisExpLock({ redis: connection.redis, commandTimeout: 10_000, signal: AbortSignal.abort() });
       expect((await failure(ours.promise(key))).name).to.equal('AbortError');
       const { signal } = new AbortController();
       expect(await failure(ours.promise(key, { signal }))).to.include({ code: 'ERR_LOCK_ATTEMPTS' });
