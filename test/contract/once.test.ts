@@ -5,7 +5,7 @@ import redisExpLock from '../../src/index';
 import { unansweredMs } from '../support/patience';
 import { connect, sharedRedis, uniqueKey } from '../support/redis';
 import { failure } from './outcomes';
-import { describeEach } from './places';
+import { describeEach, renewed } from './places';
 
 /** Longer than any test: no slot ends while a test runs. */
 const longMs = 10 * 365 * 86_400_000;
@@ -20,8 +20,8 @@ describeEach(
 
     beforeEach(() => {
       key = uniqueKey();
-      withLock = redisExpLock({ redis: here.redis, lifetime: 10_000 });
-      other = redisExpLock({ redis: here.elsewhere, lifetime: 10_000 });
+      withLock = redisExpLock({ redis: here.redis, lifetime: 20_000, commandTimeout: 10_000 });
+      other = redisExpLock({ redis: here.elsewhere, lifetime: 20_000, commandTimeout: 10_000 });
     });
 
     for (const mode of modes) {
@@ -67,16 +67,20 @@ describeEach(
           const ended = new Promise<void>((resolve) => {
             end = resolve;
           });
-          let first!: redisExpLock.Slot;
-          const long = withLock.once(key, { ...slots, lifetime: 1400 }, async (_lease, slot) => {
-            first = slot;
-            await ended;
+          let begin!: (slot: redisExpLock.Slot) => void;
+          const begun = new Promise<redisExpLock.Slot>((resolve) => {
+            begin = resolve;
           });
+          const long = withLock.once(key, { ...slots, lifetime: 6_000 }, async (lease, slot) => {
+            begin(slot);
+            await Promise.all([ended, renewed(lease)]);
+          });
+          const first = await begun;
           let late: redisExpLock.OnceResult<unknown>;
           do {
             await sleep(50);
             late = await other.once(key, slots, () => 'beside it');
-          } while (first === undefined || late.slot.index < first.index + 2);
+          } while (late.slot.index < first.index + 2);
           expect(late).to.deep.include({ ran: false, reason: 'busy' });
           end();
           expect(await long).to.deep.include({ ran: true, slot: first });
@@ -167,7 +171,7 @@ describeEach(
 
     it('one attempt, whatever factory and call say of waiting; an aborted signal rejects with its reason', async () => {
       await here.seize(key);
-      const patient = redisExpLock({ redis: here.redis, timeout: 60_000 });
+      const patient = redisExpLock({ redis: here.redis, commandTimeout: 10_000, timeout: 60_000 });
       const options = { every: longMs, timeout: 60_000 };
       expect(await patient.once(key, options, () => 1)).to.deep.include({ ran: false, reason: 'busy' });
       const reason = new Error('no more');
@@ -177,7 +181,7 @@ describeEach(
 
     it('a done slot costs one command, a job two', async () => {
       const connection = await here.connection();
-      const counted = redisExpLock({ redis: connection.redis });
+      const counted = redisExpLock({ redis: connection.redis, lifetime: 20_000, commandTimeout: 10_000 });
       for (const mode of modes) {
         await withLock.once(`${key}:${mode}:warm`, { every: longMs, mode }, () => {});
         await counted.once(`${key}:${mode}:warm`, { every: longMs, mode }, () => {});

@@ -353,6 +353,17 @@ export function shortLifetime({ place }: Here, ms = 1_000): number {
   return place.isQuorum ? 4 * ms : ms;
 }
 
+/** Resolves once a renewal, or an extension, has moved the end of the lease. */
+export async function renewed(lease: redisExpLock.Lease): Promise<void> {
+  let leftMs = lease.remaining();
+  const hasGrown = (): boolean => {
+    const last = leftMs;
+    leftMs = lease.remaining();
+    return leftMs > last;
+  };
+  await waitFor(hasGrown, { what: 'the lease to be renewed' });
+}
+
 class OneRedis implements Here {
   readonly place: Place;
   readonly #dial: Dial;

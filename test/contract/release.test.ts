@@ -14,13 +14,16 @@ function answered(lease: Lease): Promise<unknown[]> {
   return new Promise((resolve) => lease((...args) => resolve(args)));
 }
 
+/** Longer than any step takes on a busy machine. */
+const lasting = { lifetime: 20_000, commandTimeout: 10_000 };
+
 describeEach('release', (here) => {
   let key: string;
   let withLock: redisExpLock.WithLock;
 
   beforeEach(() => {
     key = uniqueKey();
-    withLock = redisExpLock({ redis: here.redis, lifetime: 10_000 });
+    withLock = redisExpLock({ redis: here.redis, ...lasting });
   });
 
   describe('ours', () => {
@@ -85,7 +88,7 @@ describeEach('release', (here) => {
   describe('twice', () => {
     it('H22: two releases at once are one script call, one answer', async () => {
       const connection = await here.connection();
-      const lease = await redisExpLock({ redis: connection.redis }).promise(key);
+      const lease = await redisExpLock({ redis: connection.redis, ...lasting }).promise(key);
       const before = await connection.calls();
       const answers = await Promise.all([lease(), lease.release(), lease[Symbol.asyncDispose](), answered(lease)]);
       expect(answers).to.deep.equal([true, true, undefined, [null, true]]);
@@ -94,7 +97,7 @@ describeEach('release', (here) => {
 
     it('H22: a second release, later, has the same answer, and no further call', async () => {
       const connection = await here.connection();
-      const lease = await redisExpLock({ redis: connection.redis }).promise(key);
+      const lease = await redisExpLock({ redis: connection.redis, ...lasting }).promise(key);
       expect(await lease()).to.equal(true);
       const before = await connection.calls();
       await here.seize(key);
@@ -114,7 +117,7 @@ describeEach('release', (here) => {
     it('H22: a release during an extension: both are answered, and the key is free', async () => {
       for (let n = 0; n < 10; n++) {
         const lease = await withLock.promise(key);
-        const [extended, released] = await Promise.all([lease.extend(20_000), lease()]);
+        const [extended, released] = await Promise.all([lease.extend(40_000), lease()]);
         expect(extended).to.equal(false); // released meanwhile
         expect(released).to.equal(true);
         expect(await here.holder(key)).to.equal(null);
@@ -123,10 +126,13 @@ describeEach('release', (here) => {
   });
 
   describe('no longer ours', () => {
+    /** A grant whose reply takes longer than the lifetime is given back, and asked for again. */
+    const untilInTime = { timeout: 20_000 };
+
     it('H25: after expiry, while somebody else holds the key: false, and their key is untouched', async () => {
-      const stale = await withLock.promise(key, { lifetime: shortLifetime(here) });
+      const stale = await withLock.promise(key, { lifetime: shortLifetime(here), ...untilInTime });
       await waitFor(async () => (await here.holder(key)) === null);
-      const next = await redisExpLock({ redis: here.elsewhere, lifetime: 10_000 }).promise(key);
+      const next = await redisExpLock({ redis: here.elsewhere, ...lasting }).promise(key);
       expect(await stale()).to.equal(false);
       expect(await stale()).to.equal(false);
       expect(await here.holder(key)).to.equal(next.token);
@@ -135,7 +141,7 @@ describeEach('release', (here) => {
     });
 
     it('H25: after expiry, with the key free: false', async () => {
-      const stale = await withLock.promise(key, { lifetime: shortLifetime(here) });
+      const stale = await withLock.promise(key, { lifetime: shortLifetime(here), ...untilInTime });
       await waitFor(async () => (await here.holder(key)) === null);
       expect(await stale()).to.equal(false);
       expect(await answered(stale)).to.deep.equal([null, false]);
@@ -143,7 +149,7 @@ describeEach('release', (here) => {
 
     it('H22: after a loss all get the same answer, of one script call', async () => {
       const connection = await here.connection();
-      const lease = await redisExpLock({ redis: connection.redis }).promise(key);
+      const lease = await redisExpLock({ redis: connection.redis, ...lasting }).promise(key);
       await here.seize(key);
       const before = await connection.calls();
       expect(await Promise.all([lease(), lease.release(), answered(lease)])).to.deep.equal([
@@ -171,7 +177,7 @@ describeEach('release', (here) => {
   describe('H24: a release that fails', () => {
     it('is an error, can be tried again, and then works', async () => {
       const connection = await here.connection();
-      const lease = await redisExpLock({ redis: connection.redis, lifetime: 20_000 }).promise(key);
+      const lease = await redisExpLock({ redis: connection.redis, ...lasting }).promise(key);
       connection.proxy.rule({ match: 'script', nth: 1 }, answer('-LOADING Redis is loading the dataset in memory\r\n'));
       const error = await failure(lease());
       expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
@@ -184,7 +190,7 @@ describeEach('release', (here) => {
 
     it('all callers of one moment get the answer, callbacks too', async () => {
       const connection = await here.connection();
-      const lease = await redisExpLock({ redis: connection.redis, lifetime: 20_000 }).promise(key);
+      const lease = await redisExpLock({ redis: connection.redis, ...lasting }).promise(key);
       connection.proxy.rule({ match: 'script', nth: 1 }, answer('-LOADING in progress\r\n'));
       const [one, two, [err]] = await Promise.all([failure(lease()), failure(lease.release()), answered(lease)]);
       expect(one).to.equal(two);
@@ -195,7 +201,7 @@ describeEach('release', (here) => {
     it('a place that is silent: an error; when it can be asked again, the release works', async () => {
       const connection = await here.connection();
       const options = { redis: connection.redis, lifetime: 20_000, commandTimeout: 1_000 };
-      const lease = await redisExpLock(options).promise(key);
+      const lease = await redisExpLock(options).promise(key, { timeout: 20_000 });
       connection.proxy.blackHole();
       expect((await failure(lease())).code).to.equal('ERR_LOCK_BACKEND');
       await connection.heal();
@@ -206,7 +212,7 @@ describeEach('release', (here) => {
     it('H23: a release whose reply was lost: tried again it says false, and touches nothing', async () => {
       const connection = await here.connection();
       const options = { redis: connection.redis, lifetime: 20_000, commandTimeout: 1_000 };
-      const lease = await redisExpLock(options).promise(key);
+      const lease = await redisExpLock(options).promise(key, { timeout: 20_000 });
       connection.proxy.halfOpen();
       expect((await failure(lease())).code).to.equal('ERR_LOCK_BACKEND');
       expect(await here.holder(key)).to.equal(null);
@@ -218,7 +224,7 @@ describeEach('release', (here) => {
 
     it('its promise counts as handled', async () => {
       const connection = await here.connection();
-      const lease = await redisExpLock({ redis: connection.redis, lifetime: 20_000 }).promise(key);
+      const lease = await redisExpLock({ redis: connection.redis, ...lasting }).promise(key);
       const rule = connection.proxy.rule({ match: 'script' }, answer('-LOADING in progress\r\n'));
       const { exceptions, rejections } = await uncaught(async () => {
         void lease();
@@ -235,10 +241,10 @@ describeEach('release', (here) => {
   describe('H22: while an extension is under way', () => {
     it('H22: a release that overtakes an extension leaves no key behind', async () => {
       const connection = await here.connection();
-      const lease = await redisExpLock({ redis: connection.redis, lifetime: 10_000 }).promise(key);
+      const lease = await redisExpLock({ redis: connection.redis, ...lasting }).promise(key);
       const held = holdRequest();
       connection.proxy.rule({ match: 'script', nth: 1 }, held);
-      const extending = lease.extend(20_000);
+      const extending = lease.extend(40_000);
       await held.arrived;
       const releasing = lease();
       held.release();
@@ -249,10 +255,10 @@ describeEach('release', (here) => {
 
     it('H22: an extension whose reply comes after the release cannot revive the lease', async () => {
       const connection = await here.connection();
-      const lease = await redisExpLock({ redis: connection.redis, lifetime: 10_000 }).promise(key);
+      const lease = await redisExpLock({ redis: connection.redis, ...lasting }).promise(key);
       const held = holdReply();
       connection.proxy.rule({ match: 'script', nth: 1 }, held);
-      const extending = lease.extend(20_000);
+      const extending = lease.extend(40_000);
       await held.arrived;
       const releasing = lease();
       await waitFor(async () => (await here.holder(key)) === null);

@@ -1,11 +1,10 @@
 // `tryRun`: the function runs under the lock now, or not at all, and that it did not is a value.
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { unansweredMs } from '../support/patience';
 import { uniqueKey } from '../support/redis';
 import { failure } from './outcomes';
-import { describeEach } from './places';
+import { describeEach, renewed } from './places';
 
 describeEach('tryRun', (here) => {
   let key: string;
@@ -14,8 +13,8 @@ describeEach('tryRun', (here) => {
 
   beforeEach(() => {
     key = uniqueKey();
-    withLock = redisExpLock({ redis: here.redis, lifetime: 10_000 });
-    other = redisExpLock({ redis: here.elsewhere, lifetime: 10_000 });
+    withLock = redisExpLock({ redis: here.redis, lifetime: 20_000, commandTimeout: 10_000 });
+    other = redisExpLock({ redis: here.elsewhere, lifetime: 20_000, commandTimeout: 10_000 });
   });
 
   it('free: runs the function under the lock, and gives its value and the lock back', async () => {
@@ -34,7 +33,7 @@ describeEach('tryRun', (here) => {
     const connection = await here.connection();
     let ran = 0;
     for (const wait of [{ timeout: 60_000 }, { maxRetries: 1_000, retryTimeout: 1_000 }, { timeout: 0 }, {}]) {
-      const patient = redisExpLock({ redis: connection.redis, ...wait });
+      const patient = redisExpLock({ redis: connection.redis, lifetime: 20_000, commandTimeout: 10_000, ...wait });
       const before = await connection.calls();
       expect(await patient.tryRun(key, () => ++ran)).to.deep.equal({ ran: false });
       expect(await patient.tryRun(key, wait, () => ++ran)).to.deep.equal({ ran: false });
@@ -44,8 +43,9 @@ describeEach('tryRun', (here) => {
   });
 
   it('is renewed while the function runs', async () => {
-    const result = await withLock.tryRun(key, { lifetime: 3_000 }, async (lease) => {
-      await sleep(3_400);
+    const result = await withLock.tryRun(key, { lifetime: 9_000 }, async (lease) => {
+      await renewed(lease);
+      expect(await here.leftMs(key)).to.be.above(6_000);
       expect(await here.holder(key)).to.equal(lease.token);
       return lease.signal.aborted;
     });
