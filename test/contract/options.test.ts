@@ -217,6 +217,9 @@ const oddKeys = [
   'ü'.repeat(512),
 ];
 
+/** Whatever is not the subject lasts: a busy machine takes seconds between two lines. */
+const lasting = { lifetime: 60_000, commandTimeout: 30_000 };
+
 describeEach('options and keys', (here) => {
   let key: string;
   let connection: Connection;
@@ -228,7 +231,7 @@ describeEach('options and keys', (here) => {
 
   beforeEach(() => {
     key = uniqueKey();
-    withLock = redisExpLock({ redis: connection.redis });
+    withLock = redisExpLock({ redis: connection.redis, ...lasting });
   });
 
   /** Every form refuses; nothing was sent, no callback was called, no key was made. */
@@ -280,11 +283,9 @@ describeEach('options and keys', (here) => {
       });
 
       it(`\`${name}\`: every possible value works, and so does undefined`, async () => {
-        // Whatever else is not the subject lasts: a busy machine takes seconds between two lines.
-        const lasting = { redis: connection.redis, lifetime: 60_000, commandTimeout: 30_000 };
-        const base = redisExpLock(lasting);
+        const base = redisExpLock({ redis: connection.redis, ...lasting });
         for (const value of [...possible, undefined]) {
-          for (const form of [redisExpLock({ ...lasting, [name]: value }), base]) {
+          for (const form of [redisExpLock({ redis: connection.redis, ...lasting, [name]: value }), base]) {
             const options = form === base ? { [name]: value } : undefined;
             const lease = await form.promise(key, options);
             expect(lease.remaining()).to.be.greaterThan(0);
@@ -409,12 +410,12 @@ describeEach('options and keys', (here) => {
     });
 
     it('options without a prototype are fine', async () => {
-      const options = Object.assign(Object.create(null), { lifetime: 5_000 });
+      const options = Object.assign(Object.create(null), { lifetime: 50_000 });
       expect(await (await withLock.promise(key, options))()).to.equal(true);
     });
 
     it('options may be frozen, are not changed, and may be changed after the call', async () => {
-      const options: redisExpLock.Options = { lifetime: 5_000, redis: connection.redis };
+      const options: redisExpLock.Options = { ...lasting, redis: connection.redis };
       const frozen = Object.freeze({ ...options });
       const lease = await redisExpLock(frozen).promise(key, frozen);
       expect(await lease()).to.equal(true);
@@ -445,8 +446,9 @@ describeEach('options and keys', (here) => {
 
     it('a client that nobody connected: a LockBackendError that says what to do', async () => {
       const redis = here.unconnected();
-      const viaCallback = await new Promise<any>((resolve) => withLock(key, { redis }, resolve));
-      for (const error of [viaCallback, await failure(withLock.promise(key, { redis }))]) {
+      const options = { redis, commandTimeout: 1_000 };
+      const viaCallback = await new Promise<any>((resolve) => withLock(key, options, resolve));
+      for (const error of [viaCallback, await failure(withLock.promise(key, options))]) {
         expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
         expect(error.message).to.contain(here.place.advice);
       }
@@ -496,7 +498,7 @@ describeEach('options and keys', (here) => {
         expect(await here.holder(odd)).to.equal(lease.token);
         expect(lease.key).to.equal(odd);
         expect(lease.fence).to.be.greaterThan(0);
-        const busy = await failure(redisExpLock({ redis: here.elsewhere }).promise(odd));
+        const busy = await failure(redisExpLock({ redis: here.elsewhere, ...lasting }).promise(odd));
         expect(busy.code).to.equal('ERR_LOCK_ATTEMPTS');
         expect(busy.message).to.contain(JSON.stringify(odd));
         expect(await withLock.inspect(odd)).to.include({ locked: true, fence: lease.fence });

@@ -14,7 +14,7 @@ describeEach('reentrant locks', (here) => {
 
   beforeEach(() => {
     key = uniqueKey('reentrant');
-    withLock = redisExpLock({ redis: here.redis, lifetime: 10_000, reentrant: true });
+    withLock = redisExpLock({ redis: here.redis, lifetime: 10_000, commandTimeout: 10_000, reentrant: true });
   });
 
   const isLocked = async (): Promise<boolean> => (await withLock.inspect(key)).locked;
@@ -44,7 +44,7 @@ describeEach('reentrant locks', (here) => {
   });
 
   it('an option of a single call is enough, and joins a lock that was taken without it', async () => {
-    const plain = redisExpLock({ redis: here.redis, lifetime: 10_000 });
+    const plain = redisExpLock({ redis: here.redis, lifetime: 10_000, commandTimeout: 10_000 });
     await plain.run(key, async ({ fence }) => {
       expect(await plain.run(key, { ...atOnce, reentrant: true }, (inner) => inner.fence)).to.equal(fence);
       expect((await failure(plain.run(key, atOnce, () => {}))).code).to.equal('ERR_LOCK_TIMEOUT');
@@ -78,14 +78,16 @@ describeEach('reentrant locks', (here) => {
   });
 
   it('other modes do not join: a permit, a writer, and a mutex of a key that is held in another mode', async () => {
-    const options = { redis: here.redis, reentrant: true, timeout: 100 };
+    const options = { redis: here.redis, lifetime: 10_000, commandTimeout: 10_000, reentrant: true, timeout: 20_000 };
     const semaphore = new redisExpLock.Semaphore(`${key}:s`, 1, options);
     await semaphore.run(async () => {
-      expect((await failure(semaphore.run(() => {}))).code).to.equal('ERR_LOCK_TIMEOUT');
+      expect((await failure(semaphore.run({ timeout: 100 }, () => {}))).code).to.equal('ERR_LOCK_TIMEOUT');
       expect((await failure(withLock.run(`${key}:s`, { timeout: 100 }, () => {}))).code).to.be.oneOf(foreign);
     });
     const lock = new redisExpLock.RWLock(`${key}:rw`, options);
-    await lock.write(async () => expect((await failure(lock.write(() => {}))).code).to.equal('ERR_LOCK_TIMEOUT'));
+    await lock.write(async () => {
+      expect((await failure(lock.write({ timeout: 100 }, () => {}))).code).to.equal('ERR_LOCK_TIMEOUT');
+    });
   });
 
   it('H70: the key stays locked until the last function that joined has ended, also if nobody waits for it', async () => {
@@ -122,15 +124,20 @@ describeEach('reentrant locks', (here) => {
     let end: (() => void) | undefined;
     const order: string[] = [];
     let later: Promise<void> | undefined;
+    let hasAsked = false;
     const outer = withLock.run(key, () => {
       void withLock.run(key, async () => {
         await new Promise<void>((resolve) => (end = resolve));
         order.push('joined');
       });
-      later = sleep(20).then(() => withLock.run(key, { timeout: 15_000 }, () => void order.push('later')));
+      later = sleep(20).then(() => {
+        hasAsked = true;
+        return withLock.run(key, { timeout: 15_000 }, () => void order.push('later'));
+      });
     });
-    await sleep(60);
-    end!();
+    while (end === undefined || !hasAsked) await sleep(1);
+    await sleep(40);
+    end();
     await Promise.all([outer, later]);
     expect(order).to.deep.equal(['joined', 'later']);
   });
@@ -180,7 +187,7 @@ describeEach('reentrant locks', (here) => {
   });
 
   it('H70: without it, the error of an endless wait names it', async () => {
-    const plain = redisExpLock({ redis: here.redis, lifetime: 10_000 });
+    const plain = redisExpLock({ redis: here.redis, lifetime: 10_000, commandTimeout: 10_000 });
     await plain.run(key, async () => {
       const error = await failure(plain.run(key, { timeout: Number.POSITIVE_INFINITY }, () => {}));
       expect(error.code).to.equal('ERR_LOCK_DEADLOCK');

@@ -15,7 +15,7 @@ describeEach('one’s own hold', (here) => {
 
   beforeEach(() => {
     key = uniqueKey('own');
-    withLock = redisExpLock({ redis: here.redis, lifetime: 10_000 });
+    withLock = redisExpLock({ redis: here.redis, lifetime: 10_000, commandTimeout: 10_000 });
   });
 
   it('H70: a nested call times out, and its error names the caller’s own lock', async () => {
@@ -86,7 +86,7 @@ describeEach('one’s own hold', (here) => {
   });
 
   it('readers may read again; a writer that reads, and a reader that writes, would wait for themselves', async () => {
-    const rw = new redisExpLock.RWLock(key, { redis: here.redis });
+    const rw = new redisExpLock.RWLock(key, { redis: here.redis, lifetime: 10_000, commandTimeout: 10_000 });
     await rw.read(endless, () => rw.read(endless, () => {}));
     await rw.read(async () => {
       expect(await failure(rw.write(endless, () => {}))).to.be.instanceOf(redisExpLock.LockDeadlockError);
@@ -97,7 +97,7 @@ describeEach('one’s own hold', (here) => {
   });
 
   it('H71: opposite orders of several keys do not block one another', async () => {
-    const far = redisExpLock({ redis: here.elsewhere, lifetime: 10_000 });
+    const far = redisExpLock({ redis: here.elsewhere, lifetime: 10_000, commandTimeout: 10_000 });
     const [a, b, c] = ['a', 'b', 'c'].map((name) => `{${key}}${name}`) as [string, string, string];
     let inside = 0;
     const orders = [
@@ -108,7 +108,7 @@ describeEach('one’s own hold', (here) => {
     ];
     await Promise.all(
       Array.from({ length: 24 }, (_, n) =>
-        (n % 2 ? withLock : far).run(orders[n % 4]!, { timeout: 15_000, retryTimeout: 2, jitter: 0.5 }, async () => {
+        (n % 2 ? withLock : far).run(orders[n % 4]!, { timeout: 40_000, retryTimeout: 2, jitter: 0.5 }, async () => {
           expect(++inside).to.equal(1);
           await sleep(1);
           inside -= 1;
