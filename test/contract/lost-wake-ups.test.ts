@@ -115,14 +115,22 @@ describe('queued: lost wake-ups', () => {
     it('the key of the queue is deleted: every waiter still gets its turn', async () => {
       const held = await scene.lock(here.redis).promise(scene.key);
       const connection = await here.connection();
-      const waits = [here.elsewhere, connection.redis].flatMap((redis) => {
+      const other = await here.connection();
+      const waits = [other.redis, connection.redis].flatMap((redis) => {
         const lock = scene.lock(redis);
         return [lock.promise(scene.key), lock.promise(scene.key)];
       });
       await scene.queued(2);
+      // They must not ask by themselves meanwhile, and be queued again.
+      const poll = holdRequest();
+      for (const each of [connection, other]) {
+        await each.calls(); // what it sent before was answered
+        each.proxy.rule({ match: isAcquire }, poll);
+      }
       await scene.direct.del(scene.queue);
       await held.release();
       expect(await here.holder(scene.key), 'nobody was told').to.equal(null);
+      poll.release();
       await takeAndGive(waits, () => {});
       await scene.nothingLeft();
     });

@@ -3,10 +3,11 @@ import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { isAcquire } from '../redis/holding';
+import { holdRequest } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { failure } from './outcomes';
 import { places } from './places';
-import { Scene, takeAndGive } from './queue-scene';
+import { cutOff, Scene, takeAndGive } from './queue-scene';
 
 describe('queued: order and fairness', () => {
   const here = places[0]!.create();
@@ -16,25 +17,32 @@ describe('queued: order and fairness', () => {
 
   describe('H29: the head of the queue gives up', () => {
     it('aborts, times out and closes at the head: the lock goes to those that are left', async () => {
-      const held = await scene.lock(here.redis).promise(scene.key);
+      const held = await scene.lock(here.redis, { lifetime: 60_000 }).promise(scene.key);
       const connections = await Promise.all([here.connection(), here.connection(), here.connection()]);
       const abort = new AbortController();
-      const closing = scene.lock(connections[2]!.redis);
+      const closing = scene.lock(connections[2]!.redis, cutOff);
       const gone = [
-        failure(scene.lock(connections[0]!.redis).promise(scene.key, { signal: abort.signal })),
-        failure(scene.lock(connections[1]!.redis).promise(scene.key, { timeout: 2_000 })),
+        failure(scene.lock(connections[0]!.redis, cutOff).promise(scene.key, { signal: abort.signal })),
+        failure(scene.lock(connections[1]!.redis, cutOff).promise(scene.key, { timeout: 2_000 })),
         failure(closing.promise(scene.key)),
       ];
-      await scene.queued(3);
-      const waiting = scene.lock(here.elsewhere).promise(scene.key);
-      await scene.queued(4);
+      // On a busy machine the second one may time out before the others are queued.
+      let timedOutAlready = 0;
+      void gone[1]!.then(() => {
+        timedOutAlready = 1;
+      });
+      const queued = (count: number): Promise<unknown> =>
+        waitFor(async () => (await scene.queueLength()) + timedOutAlready >= count, { what: `${count} queued` });
+      await queued(3);
+      const waiting = scene.lock(here.elsewhere, { timeout: 60_000 }).promise(scene.key);
+      await queued(4);
       abort.abort();
       await closing.close();
       const [aborted, timedOut, closed] = await Promise.all(gone);
       expect(aborted).to.equal(abort.signal.reason);
       expect(timedOut).to.be.instanceOf(redisExpLock.LockTimeoutError);
       expect(closed).to.be.instanceOf(redisExpLock.LockClosedError);
-      await scene.queued(1, scene.key, 5_000); // well before the holder's end
+      await scene.queued(1); // well before the holder's end
       expect(await held.release()).to.equal(true);
       expect(await (await waiting).release()).to.equal(true);
       await scene.nothingLeft();
@@ -127,8 +135,12 @@ describe('queued: order and fairness', () => {
         .lock(connection.redis, { retryTimeout: 5_000 })
         .run(scene.key, () => void order.push('waited'));
       await scene.queued(1);
+      // It must not ask by itself meanwhile: it would have the lock, and have released it.
+      const poll = holdRequest();
+      connection.proxy.rule({ match: isAcquire }, poll);
       await here.remove(scene.key);
       expect(await scene.lock(here.redis).tryLock(scene.key)).to.equal(null);
+      poll.release();
       const options = { maxRetries: Number.POSITIVE_INFINITY, retryTimeout: 1 };
       const counting = scene.lock(here.elsewhere).run(scene.key, options, () => void order.push('counted'));
       await Promise.all([waiting, counting]);
@@ -167,7 +179,7 @@ describe('queued: order and fairness', () => {
       try {
         await scene.queued(1);
         const counting = scene.lock((await here.connection()).redis);
-        const options = { maxRetries: Infinity, retryTimeout: 0, timeout: 5_000 };
+        const options = { maxRetries: Infinity, retryTimeout: 0, timeout: 20_000 };
         expect(await (await counting.promise(scene.key, options)).release()).to.equal(true);
       } finally {
         over = true;
@@ -194,7 +206,7 @@ describe('queued: order and fairness', () => {
       });
       await scene.queued(1);
       for (let turns = 0; turns < 5; ) {
-        if ((await direct.set(key, 'old', { condition: 'NX', expiration: { type: 'PX', value: 5_000 } })) === null) {
+        if ((await direct.set(key, 'old', { condition: 'NX', expiration: { type: 'PX', value: 30_000 } })) === null) {
           await sleep(5);
           continue;
         }
@@ -238,8 +250,13 @@ describe('queued: order and fairness', () => {
     const waits = [here.elsewhere, here.elsewhere, (await here.connection()).redis].map((redis) =>
       scene.lock(redis).promise(scene.key),
     );
-    await scene.queued(2);
-    expect(await lock.inspect(scene.key)).to.include({ waiters: 2, locked: true, mode: 'exclusive' });
+    // The same answer: an entry expires when its process stands still.
+    const isQueued = async (): Promise<redisExpLock.LockState | false> => {
+      const state = await lock.inspect(scene.key);
+      return state.waiters === 2 && state;
+    };
+    const state = await waitFor(isQueued, { what: 'two in the queue' });
+    expect(state).to.include({ waiters: 2, locked: true, mode: 'exclusive' });
     await held.release();
     await takeAndGive(waits, () => {});
     expect(await lock.inspect(scene.key)).to.include({ waiters: 0, locked: false });

@@ -11,8 +11,10 @@ export type Options = redisExpLock.Options;
 export type Lease = redisExpLock.Lease;
 
 export const channels = 'redis-exp-lock:1:*';
-/** Long enough for nothing but the event itself to end a wait. */
-export const patient: Options = { lifetime: 10_000, timeout: 15_000 };
+/** Long enough for nothing but the event itself to end a wait, and for the replies of a busy machine. */
+export const patient: Options = { lifetime: 10_000, timeout: 15_000, commandTimeout: 10_000 };
+/** For a lock with a request that the test cuts off: `close` waits for the end of its command timeout. */
+export const cutOff: Options = { commandTimeout: 1_000 };
 
 /** A key, those who want it, and what Redis knows of their queue. */
 export class Scene {
