@@ -30,6 +30,15 @@ describeEach('operating', (here) => {
     if (!signal.aborted) await once(signal, 'abort');
     return signal.reason;
   };
+  /** The state in which so many are queued. The same answer: an entry expires when its process stands still. */
+  const queuedAt = (lock: redisExpLock.WithLock, key: string, count: number): Promise<redisExpLock.LockState> =>
+    waitFor(
+      async () => {
+        const state = await lock.inspect(key);
+        return state.queue.length === count && state;
+      },
+      { what: `${count} queued` },
+    );
   /** Waiters are queued there, and holders hear at once what was taken away. */
   const hasMessages = !here.place.isQuorum && !here.place.polls;
 
@@ -136,10 +145,13 @@ describeEach('operating', (here) => {
     const waiter = lockAt(here.elsewhere, { register: true, timeout: 20_000 });
     const lease = await one.promise(key, { owner: 'holder' });
     const waiting = waiter.promise(key, { owner: 'waiter' });
-    await waitFor(async () => (await listed(one, { prefix: key }))[0]?.waiters === 1);
-    const [state] = await listed(one, { prefix: key });
+    const isListed = async (): Promise<redisExpLock.ListedLock | false> => {
+      const [state] = await listed(one, { prefix: key });
+      return state?.waiters === 1 && state;
+    };
+    const state = await waitFor(isListed, { what: 'one that waits to be listed' });
     expect(state).to.include({ key, locked: true, owner: 'holder', waiters: 1 });
-    expect(state!.queue[0]).to.include({ owner: 'waiter', kind: 'exclusive' });
+    expect(state.queue[0]).to.include({ owner: 'waiter', kind: 'exclusive' });
     await lease.release();
     await (await waiting).release();
   });
@@ -151,11 +163,10 @@ describeEach('operating', (here) => {
     const other = lockAt(here.elsewhere, { timeout: 20_000 });
     const lease = await one.promise(key);
     const first = one.promise(key, { owner: 'first' });
-    await waitFor(async () => (await other.inspect(key)).queue.length === 1);
+    await queuedAt(other, key, 1);
     await sleep(20);
     const second = other.promise(key, { owner: 'second' });
-    await waitFor(async () => (await other.inspect(key)).queue.length === 2);
-    const { queue, waiters } = await one.inspect(key);
+    const { queue, waiters } = await queuedAt(one, key, 2);
     expect(waiters).to.equal(2);
     expect(queue.map(({ owner, kind }) => [owner, kind])).to.deep.equal([
       ['first', 'exclusive'],
@@ -172,8 +183,7 @@ describeEach('operating', (here) => {
     const [one, other] = [lockAt(here.redis, { timeout: 20_000 }), lockAt(here.elsewhere, { timeout: 20_000 })];
     const lease = await one.promise(key);
     const next = other.promise(key);
-    await waitFor(async () => (await one.inspect(key)).queue.length === 1);
-    const [{ id }] = (await one.inspect(key)).holders as [redisExpLock.HolderState];
+    const [{ id }] = (await queuedAt(one, key, 1)).holders as [redisExpLock.HolderState];
     expect(await one.free(key, { id })).to.equal(true);
     expect(await here.holder(key), 'in the same step').not.to.equal(null);
     const granted = await next;
@@ -184,10 +194,10 @@ describeEach('operating', (here) => {
   });
 
   it('H88: the holder of a process that waits for anything hears of it at once', async () => {
-    const [one, other] = [lockAt(here.redis, { timeout: 20_000, lifetime: 6_000 }), lockAt(here.elsewhere)];
+    const [one, other] = [lockAt(here.redis, { timeout: 20_000 }), lockAt(here.elsewhere)];
     const lease = await one.promise(key);
     const waiting = one.promise(key);
-    await waitFor(async () => (await other.inspect(key)).queue.length === 1);
+    await queuedAt(other, key, 1);
     expect(await other.free(key, { force: true })).to.equal(true);
     expect(await isAbort(lease.signal)).to.include({ reason: 'taken' });
     await (await waiting).release();
@@ -198,8 +208,7 @@ describeEach('operating', (here) => {
     const other = lockAt(here.elsewhere);
     const readers = [await rw.acquireRead({ owner: 'r1' }), await rw.acquireRead({ owner: 'r2' })];
     const writing = rw.acquireWrite({ owner: 'w' });
-    await waitFor(async () => (await other.inspect(key)).queue.length === 1);
-    const state = await other.inspect(key);
+    const state = await queuedAt(other, key, 1);
     expect(state.holders.map(({ owner, kind, permits }) => [owner, kind, permits]).sort()).to.deep.equal([
       ['r1', 'read', 1],
       ['r2', 'read', 1],

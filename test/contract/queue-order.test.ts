@@ -10,8 +10,8 @@ describeEach('turns', (here) => {
   let key: string;
   let locks: redisExpLock.WithLock[];
 
-  const lock = (redis: Redis): redisExpLock.WithLock => {
-    const made = redisExpLock({ redis, lifetime: 10_000, timeout: 15_000 });
+  const lock = (redis: Redis, commandTimeout = 10_000): redisExpLock.WithLock => {
+    const made = redisExpLock({ redis, lifetime: 20_000, timeout: 40_000, commandTimeout });
     locks.push(made);
     return made;
   };
@@ -61,7 +61,7 @@ describeEach('turns', (here) => {
 
   it('H36: a caller that gives up leaves nothing behind, and the lock goes on to the others', async () => {
     const held = await lock(here.redis).promise(key);
-    const waiting = lock(here.elsewhere);
+    const waiting = lock(here.elsewhere, 1_000); // `close` waits for the end of the request that is given up
     const abort = new AbortController();
     const gone = failure(waiting.promise(key, { signal: abort.signal }));
     const left = waiting.promise(key);
