@@ -7,7 +7,7 @@ import redisExpLock from '../../src/index';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure, pending, thrown } from './outcomes';
-import { describeEach, shortLifetime } from './places';
+import { describeEach, renewed, shortLifetime } from './places';
 
 const { RWLock } = redisExpLock;
 type Options = Omit<redisExpLock.RWLockOptions, 'redis'>;
@@ -18,7 +18,7 @@ describeEach('RWLock', (here) => {
 
   /** Another process, as far as the place can tell, or the same one. */
   function make(options: Options = {}, redis = here.redis): redisExpLock.RWLock {
-    const lock = new RWLock(key, { redis, lifetime: 10_000, ...options });
+    const lock = new RWLock(key, { redis, lifetime: 10_000, commandTimeout: 10_000, ...options });
     open.push(lock);
     return lock;
   }
@@ -30,7 +30,7 @@ describeEach('RWLock', (here) => {
   /** Resolves when the request was answered and is queued. */
   async function stands(waiting: Promise<unknown>, waiters = 1): Promise<void> {
     waiting.catch(() => {});
-    const look = redisExpLock({ redis: here.redis, lifetime: 10_000 });
+    const look = redisExpLock({ redis: here.redis, commandTimeout: 10_000 });
     // Once: on a quorum, a waiter is in no queue between two of its rounds.
     await waitFor(async () => (await look.inspect(key)).waiters >= waiters, {
       what: `${waiters} waiters in the queue`,
@@ -39,7 +39,7 @@ describeEach('RWLock', (here) => {
 
   /** A caller that gives up leaves the queue by itself, and nobody waits for that. */
   const nobodyWaits = (): Promise<unknown> =>
-    waitFor(async () => (await redisExpLock({ redis: here.redis, lifetime: 10_000 }).inspect(key)).waiters === 0);
+    waitFor(async () => (await redisExpLock({ redis: here.redis, commandTimeout: 10_000 }).inspect(key)).waiters === 0);
 
   /** True if a new reader is held back. A waiter on a quorum is in no queue between two of its rounds: there, true if a reader is ever held back. */
   async function isHeldBack(lock: redisExpLock.RWLock, expected: boolean): Promise<boolean> {
@@ -97,7 +97,7 @@ describeEach('RWLock', (here) => {
     });
 
     it('`inspect` names the mode', async () => {
-      const look = redisExpLock({ redis: here.redis, lifetime: 10_000 });
+      const look = redisExpLock({ redis: here.redis, commandTimeout: 10_000 });
       const reader = await make({ owner: 'web_1' }).acquireRead();
       expect(await look.inspect(key)).to.deep.include({ locked: true, mode: 'read', owner: 'web_1', waiters: 0 });
       await reader.release();
@@ -115,9 +115,11 @@ describeEach('RWLock', (here) => {
 
   describe('H38, H39, H40: each reader has an end of its own', () => {
     const shortMs = (): number => shortLifetime(here);
+    /** A grant whose reply takes longer than the lifetime is given back, and asked for again. */
+    const brief = () => ({ lifetime: shortMs(), timeout: 20_000 });
 
     it('H38: a reader that died blocks nobody beyond its lifetime, and lets no writer in beside a later reader', async () => {
-      const dead = await make({ autoExtend: false }).acquireRead({ lifetime: shortMs() });
+      const dead = await make({ autoExtend: false }).acquireRead(brief());
       await sleep(shortMs() + 100);
       const reader = await elsewhere().acquireRead(once);
       await busy(make().acquireWrite(once)); // the original took the reader for none, and let the writer in
@@ -127,7 +129,7 @@ describeEach('RWLock', (here) => {
     });
 
     it('H39: a stale reader’s release changes nothing for the writer that came after it', async () => {
-      const stale = await make({ autoExtend: false }).acquireRead({ lifetime: shortMs() });
+      const stale = await make({ autoExtend: false }).acquireRead(brief());
       await sleep(shortMs() + 100);
       const writer = await elsewhere().acquireWrite(once);
       expect(await stale.release()).to.equal(false);
@@ -136,8 +138,8 @@ describeEach('RWLock', (here) => {
     });
 
     it('H40, H47: a reader that joins neither prolongs another’s life nor cuts it short', async () => {
-      const long = await make({ autoExtend: false }).acquireRead({ lifetime: 10_000 });
-      const short = await elsewhere({ autoExtend: false }).acquireRead({ lifetime: shortMs() });
+      const long = await make({ autoExtend: false }).acquireRead({ lifetime: 30_000 });
+      const short = await elsewhere({ autoExtend: false }).acquireRead(brief());
       await sleep(shortMs() + 100);
       expect(short.remaining()).to.equal(0);
       expect(await short.release()).to.equal(false);
@@ -150,17 +152,17 @@ describeEach('RWLock', (here) => {
     it('`lifetime: null`: until it is released, beside one that ends; and then nothing stays', async () => {
       if (here.place.isQuorum) return; // refused there: a node may forget
       const forever = await make().acquireRead({ lifetime: null });
-      const other = await elsewhere({ autoExtend: false }).acquireRead({ lifetime: 1000 });
+      const other = await elsewhere({ autoExtend: false }).acquireRead({ lifetime: 30_000 });
       expect([forever.remaining(), await here.leftMs(key)]).to.deep.equal([
         Number.POSITIVE_INFINITY,
         Number.POSITIVE_INFINITY,
       ]);
       await busy(make().acquireWrite(once));
       expect(await forever.release()).to.equal(true);
-      expect(await here.leftMs(key)).to.be.within(1, 1000);
+      expect(await here.leftMs(key)).to.be.within(1, 30_000);
       expect(await other.release()).to.equal(true);
       const writer = await make().acquireWrite({ lifetime: null });
-      expect((await redisExpLock({ redis: here.redis, lifetime: 10_000 }).inspect(key)).remaining).to.equal(
+      expect((await redisExpLock({ redis: here.redis, commandTimeout: 10_000 }).inspect(key)).remaining).to.equal(
         Number.POSITIVE_INFINITY,
       );
       await writer.downgrade();
@@ -170,8 +172,9 @@ describeEach('RWLock', (here) => {
     });
 
     it('a reader is renewed for as long as it is kept', async () => {
-      const reader = await make().acquireRead({ lifetime: 3_000, commandTimeout: 10_000 });
-      await sleep(3_400);
+      const reader = await make().acquireRead({ lifetime: 9_000 });
+      await renewed(reader);
+      expect(await here.leftMs(key)).to.be.above(6_000);
       expect(reader.signal.aborted).to.equal(false);
       await busy(elsewhere().acquireWrite(once));
       expect(await reader.release()).to.equal(true);
@@ -303,7 +306,7 @@ describeEach('RWLock', (here) => {
 
     it('a writer that is granted leaves the other writer in the queue', async function () {
       if (here.place.isQuorum) this.skip(); // there, a waiter is in no queue between two of its rounds
-      const look = redisExpLock({ redis: here.redis, lifetime: 10_000 });
+      const look = redisExpLock({ redis: here.redis, commandTimeout: 10_000 });
       for (let left = 3, waiters = 0; waiters === 0; left--) {
         expect(left, 'tries in which it was still queued').to.be.above(0); // an entry expires when its process stands still for a second
         const [first, second] = [await make().acquireRead(), elsewhere().acquireWrite(byPlace)];
@@ -392,7 +395,7 @@ describeEach('RWLock', (here) => {
       const tick = () => new Promise<void>((resolve) => process.nextTick(resolve));
       const gone = { timeoutMs: 8_000, what: 'nothing to be left' }; // long before its lifetime of 10 s is over
       const isGone = async (): Promise<boolean> => {
-        const { locked, waiters } = await redisExpLock({ redis: here.redis, lifetime: 10_000 }).inspect(key);
+        const { locked, waiters } = await redisExpLock({ redis: here.redis, commandTimeout: 10_000 }).inspect(key);
         return !locked && waiters === 0;
       };
 
@@ -426,7 +429,8 @@ describeEach('RWLock', (here) => {
 
       it('upgrade, given up while its answer was on the way', async function () {
         if (!here.place.faults) this.skip(); // there it is answered at once
-        const lease = await make({ autoExtend: false }).acquireRead();
+        // Once it is given up, `close` waits for the end of its command timeout.
+        const lease = await make({ autoExtend: false, commandTimeout: 1_000 }).acquireRead();
         const giveUp = new AbortController();
         const changing = lease.upgrade({ signal: giveUp.signal });
         await tick();
@@ -477,7 +481,11 @@ describeEach('RWLock', (here) => {
   it('read and write: renewed, released, with the function’s own result or error', async () => {
     const lock = make();
     expect(await lock.read((lease) => lease.mode)).to.equal('read');
-    expect(await lock.write({ lifetime: 1_500 }, (lease) => sleep(1_900, lease.mode))).to.equal('write');
+    const mode = await lock.write({ lifetime: 6_000 }, async (lease) => {
+      await renewed(lease);
+      return lease.mode;
+    });
+    expect(mode).to.equal('write');
     const error = new Error('mine');
     expect(await failure(lock.write(() => Promise.reject(error)))).to.equal(error);
     expect(await here.leftMs(key)).to.equal(0);

@@ -2,9 +2,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
+import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure, pending, thrown } from './outcomes';
-import { describeEach, shortLifetime } from './places';
+import { describeEach, renewed, shortLifetime } from './places';
 
 const { Semaphore } = redisExpLock;
 
@@ -13,7 +14,7 @@ describeEach('Semaphore', (here) => {
   const open: redisExpLock.Semaphore[] = [];
 
   function make(permits = 3, redis = here.redis): redisExpLock.Semaphore {
-    const semaphore = new Semaphore(key, permits, { redis, lifetime: 10_000 });
+    const semaphore = new Semaphore(key, permits, { redis, lifetime: 10_000, commandTimeout: 10_000 });
     open.push(semaphore);
     return semaphore;
   }
@@ -21,9 +22,11 @@ describeEach('Semaphore', (here) => {
   const byPlace = { timeout: 15_000 };
   async function stands(waiting: Promise<unknown>, waiters = 1): Promise<void> {
     waiting.catch(() => {});
-    const look = redisExpLock({ redis: here.redis, lifetime: 10_000 });
-    for (let n = 0; n < 500 && (await look.inspect(key)).waiters < waiters; n++) await sleep(5);
-    expect((await look.inspect(key)).waiters).to.be.at.least(waiters);
+    const look = redisExpLock({ redis: here.redis, commandTimeout: 10_000 });
+    // Once: an entry expires when its process stands still, and on a quorum a waiter is in no queue between two of its rounds.
+    await waitFor(async () => (await look.inspect(key)).waiters >= waiters, {
+      what: `${waiters} waiters in the queue`,
+    });
   }
 
   beforeEach(() => {
@@ -77,8 +80,8 @@ describeEach('Semaphore', (here) => {
 
   it('H47: each permit has its own end: nobody’s lifetime ends another’s, and the dead free theirs', async () => {
     const shortMs = shortLifetime(here);
-    const short = await make(2).acquire(1, { lifetime: shortMs });
-    const long = await elsewhere(2).acquire(1, { lifetime: 10_000 });
+    const short = await make(2).acquire(1, { lifetime: shortMs, timeout: 20_000 });
+    const long = await elsewhere(2).acquire(1, { lifetime: 30_000 });
     await sleep(shortMs + 100);
     expect(await make(2).available()).to.equal(1);
     expect(await (await make(2).acquire(1, { maxRetries: 0 })).release()).to.equal(true);
@@ -91,7 +94,7 @@ describeEach('Semaphore', (here) => {
   it('`lifetime: null`: out until it is released', async () => {
     if (here.place.isQuorum) return; // refused there: a node may forget
     const lease = await make(2).acquire(1, { lifetime: null });
-    const other = await elsewhere(2).acquire(1, { lifetime: 1_000 });
+    const other = await elsewhere(2).acquire(1, { lifetime: 1_000, timeout: 20_000 });
     await sleep(1_100);
     expect(lease.remaining()).to.equal(Number.POSITIVE_INFINITY);
     expect(await other.release()).to.equal(false);
@@ -125,8 +128,8 @@ describeEach('Semaphore', (here) => {
 
   it('run: renewed, one permit by default, released', async () => {
     const semaphore = make(2);
-    const seen = await semaphore.run({ lifetime: 3_000 }, async (lease) => {
-      await sleep(3_400);
+    const seen = await semaphore.run({ lifetime: 9_000 }, async (lease) => {
+      await renewed(lease);
       return [lease.signal.aborted, await semaphore.available()];
     });
     expect(seen).to.deep.equal([false, 1]);
