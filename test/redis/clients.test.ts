@@ -3,7 +3,6 @@
  * test/contract; clusters are in cluster.test.ts.
  */
 
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import sinon from 'sinon';
 import redisExpLock from '../../src/index';
@@ -22,6 +21,8 @@ import { isAcquire, rejectionOf } from './holding';
 const nodeRedisMajors = ['redis', 'redis-5', 'redis-4'];
 const poolMajors = ['redis', 'redis-5'];
 const ioredisKinds = ['ioredis', 'ioredis-5', 'iovalkey'];
+/** For locks whose end, and whose silence, is not the subject. */
+const patient = { lifetime: LONG_MS, commandTimeout: 10_000 };
 
 describe('a client of its kind', () => {
   let server: RedisServer;
@@ -62,14 +63,16 @@ describe('a client of its kind', () => {
   async function glide(options: object = {}, port = server.port): Promise<any> {
     const { GlideClient, Logger } = require('@valkey/valkey-glide');
     Logger.init('off');
-    const client = await GlideClient.createClient({ addresses: [{ host: '127.0.0.1', port }], ...options });
+    const addresses = [{ host: '127.0.0.1', port }];
+    // Its own default, 250 ms, is less than a busy machine takes.
+    const client = await GlideClient.createClient({ addresses, requestTimeout: 10_000, ...options });
     closing.push(() => client.close());
     return client;
   }
 
   /** Everything that a lock does, through this client. */
   async function worksThrough(redis: any, key = uniqueKey(), inRedis = key): Promise<void> {
-    const withLock = redisExpLock({ redis, lifetime: LONG_MS, owner: 'me' });
+    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 10_000, owner: 'me' });
     const lease = await withLock.promise(key);
     expect(await server.command('GET', inRedis)).to.equal(lease.token);
     expect(await server.command('GET', 'redis-exp-lock:fence')).to.equal(String(lease.fence));
@@ -147,7 +150,7 @@ describe('a client of its kind', () => {
       it(`${place.name}: an evalSha that was put in the place of the client’s own is called`, async () => {
         const { redis, leave } = await place.join(server.url);
         closing.push(leave);
-        const withLock = redisExpLock({ redis });
+        const withLock = redisExpLock({ redis, ...patient });
         await (await withLock.promise(uniqueKey()))();
         const spy = sinon.spy(redis as any, 'evalSha');
         await (await withLock.promise(uniqueKey()))();
@@ -218,9 +221,9 @@ describe('a client of its kind', () => {
     it('it reports nothing: an attempt is of unknown outcome, and whatever still runs leaves nothing behind', async () => {
       const proxy = await startProxy(server.port);
       closing.push(() => proxy.stop());
-      const redis = await glide({ requestTimeout: 10_000 }, proxy.port);
+      const redis = await glide({}, proxy.port);
       const withLock = redisExpLock({ redis, lifetime: LONG_MS });
-      await (await withLock.promise(uniqueKey()))();
+      await (await withLock.promise(uniqueKey(), { commandTimeout: 10_000 }))();
       proxy.refuse();
       proxy.resetAll();
       const keys = Array.from({ length: 5 }, () => uniqueKey());
@@ -229,7 +232,7 @@ describe('a client of its kind', () => {
       await redis.ping();
       await withLock.close();
       for (const key of keys) await waitFor(async () => (await server.command('EXISTS', key)) === 0);
-      const lease = await redisExpLock({ redis, lifetime: LONG_MS }).promise(keys[0]!);
+      const lease = await redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 10_000 }).promise(keys[0]!);
       expect(await lease()).to.equal(true);
     });
 
@@ -267,7 +270,7 @@ describe('a client of its kind', () => {
           const redis = await make(keyPrefix);
           const key = uniqueKey();
           await worksThrough(redis, key, keyPrefix + key);
-          const lease = await redisExpLock({ redis, prefix: 'app:' }).promise(key);
+          const lease = await redisExpLock({ redis, prefix: 'app:', ...patient }).promise(key);
           expect(lease.key).to.equal(key);
           expect(await server.command('GET', `${keyPrefix}app:${key}`)).to.equal(lease.token);
           expect(await redis.get(`app:${key}`)).to.equal(lease.token); // as the owner sees it
@@ -276,8 +279,8 @@ describe('a client of its kind', () => {
 
       it(`${name}: a caller that names the whole key without it excludes, and is excluded`, async () => {
         const key = uniqueKey();
-        const prefixed = redisExpLock({ redis: await make('p:') });
-        const bare = redisExpLock({ redis: await nodeRedis('redis') });
+        const prefixed = redisExpLock({ redis: await make('p:'), ...patient });
+        const bare = redisExpLock({ redis: await nodeRedis('redis'), ...patient });
         const lease = await prefixed.promise(key);
         expect(await bare.tryLock(`p:${key}`)).to.equal(null);
         await lease();
@@ -389,6 +392,11 @@ describe('a client of its kind', () => {
   });
 
   describe('clients that hear no messages', () => {
+    async function scriptCalls(): Promise<number> {
+      const stats = await server.command<string>('INFO', 'commandstats');
+      return [...stats.matchAll(/^cmdstat_evalsha:calls=(\d+)/gm)].reduce((sum, [, calls]) => sum + Number(calls), 0);
+    }
+
     const deaf: [name: string, make: () => Promise<any>][] = [
       ...poolMajors.map((major): [string, () => Promise<any>] => [`${major}, pool`, () => pool(major)]),
       ['Valkey GLIDE', glide],
@@ -396,12 +404,14 @@ describe('a client of its kind', () => {
     for (const [name, make] of deaf) {
       it(`${name}: waiting counts, and a warning says so, once`, async () => {
         const key = uniqueKey();
-        const held = await redisExpLock({ redis: await nodeRedis('redis'), lifetime: LONG_MS }).promise(key);
-        const withLock = redisExpLock({ redis: await make(), lifetime: LONG_MS, timeout: 10_000 });
+        const held = await redisExpLock({ redis: await nodeRedis('redis'), ...patient }).promise(key);
+        const withLock = redisExpLock({ redis: await make(), ...patient, timeout: LONG_MS });
         const warnings = await published('redis-exp-lock:warning', async () => {
           const recording = await recordCommands(server);
+          const before = await scriptCalls();
           const waiting = [withLock.run(key, ({ retries }) => retries), withLock.run(key, ({ retries }) => retries)];
-          await sleep(100);
+          // More than both need to be refused once, also if the server does not know the scripts.
+          await waitFor(async () => (await scriptCalls()) > before + 10, { what: 'both to poll' });
           await held();
           for (const retries of await Promise.all(waiting)) expect(retries).to.be.greaterThan(0);
           const commands = await recording.stop();
@@ -659,7 +669,7 @@ describe('a client of its kind', () => {
         const proxy = await startProxy(server.port);
         closing.push(() => proxy.stop());
         const redis = await ioredis(kind, { retryStrategy: () => 5 }, proxy.port);
-        const withLock = redisExpLock({ redis, lifetime: LONG_MS });
+        const withLock = redisExpLock({ redis, ...patient });
         const recording = await recordCommands(server);
         proxy.rule({ match: isAcquire, nth: 1 }, reset());
         const key = uniqueKey();
@@ -681,7 +691,7 @@ describe('a client of its kind', () => {
         const redis = await ioredis(kind, { enableAutoPipelining: true });
         await worksThrough(redis);
         const key = uniqueKey();
-        const withLock = redisExpLock({ redis });
+        const withLock = redisExpLock({ redis, ...patient });
         const [lease, value] = await Promise.all([withLock.promise(key), redis.get('not there')]);
         expect(value).to.equal(null);
         expect(await lease()).to.equal(true);
