@@ -19,6 +19,9 @@ import { backendError, LONG_MS } from './faults';
 
 const { Election, RWLock, Semaphore } = redisExpLock;
 
+/** A reply passes three processes, and no test but those with `unansweredMs` waits for silence or the end of a lock. */
+const patient = { lifetime: LONG_MS, commandTimeout: LONG_MS };
+
 describe('shards behind one endpoint (H96)', () => {
   let endpoint: ShardEndpoint;
   let proxy: FaultProxy;
@@ -63,7 +66,7 @@ describe('shards behind one endpoint (H96)', () => {
     it(`${name.split(',')[0]}: learns once, and repeats the refused call at once (H96)`, async function () {
       // Its client needs fetch, and that of Node 20 throws out of its parser now and then.
       if (name.startsWith('Upstash') && process.versions.node.startsWith('20.')) this.skip();
-      const withLock = redisExpLock({ redis: await connected(name.split(',')[0]), lifetime: LONG_MS });
+      const withLock = redisExpLock({ redis: await connected(name.split(',')[0]), ...patient });
       const key = uniqueKey();
       const before = proxy.count('script');
       const lease = await withLock.promise(key);
@@ -86,16 +89,14 @@ describe('shards behind one endpoint (H96)', () => {
     it(`${name}: 300 callers whose first calls are all in flight: one holder for each key, and nobody notices (H96)`, async () => {
       const redis = await connected(name);
       // The text of a script goes to a shard a hundred times, and a tag is found for each of a hundred slots.
-      const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: LONG_MS });
+      const withLock = redisExpLock({ redis, ...patient });
       const keys = keysOnAll(100);
       const leases = await Promise.all([...keys, ...keys, ...keys].map((key) => withLock.tryLock(key)));
       const held = leases.filter((lease) => lease !== null);
       expect(held.map(({ key }) => key)).to.have.members(keys);
       const { refused } = endpoint;
       expect(await Promise.all(held.map((lease) => lease()))).not.to.include(false);
-      const permits = await Promise.all(
-        keys.map((key) => new Semaphore(key, 1, { redis, commandTimeout: LONG_MS }).acquire()),
-      );
+      const permits = await Promise.all(keys.map((key) => new Semaphore(key, 1, { redis, ...patient }).acquire()));
       expect(await Promise.all(permits.map((permit) => permit.release()))).not.to.include(false);
       expect(endpoint.refused, 'after the first').to.equal(refused);
     });
@@ -103,28 +104,32 @@ describe('shards behind one endpoint (H96)', () => {
     /** First calls, each on a client of its own. */
     const firsts: Record<string, (redis: any, key: string) => Promise<unknown>> = {
       async inspect(redis, key) {
-        expect((await redisExpLock({ redis }).inspect(key)).locked).to.equal(false);
+        expect((await redisExpLock({ redis, ...patient }).inspect(key)).locked).to.equal(false);
       },
       async free(redis, key) {
-        const lease = await redisExpLock({ redis: await connected(), lifetime: LONG_MS }).promise(key);
-        expect(await redisExpLock({ redis }).free(key, { force: true })).to.equal(true);
+        const lease = await redisExpLock({ redis: await connected(), ...patient }).promise(key);
+        expect(await redisExpLock({ redis, ...patient }).free(key, { force: true })).to.equal(true);
         expect(await lease.extend()).to.equal(false);
       },
       async 'list with a scan: the keys of all shards'(redis) {
         const keys = keysOnAll().map((key) => `scanned:${name}:${key}`);
-        const other = redisExpLock({ redis: await connected(), lifetime: LONG_MS });
+        const other = redisExpLock({ redis: await connected(), ...patient });
         const leases = await Promise.all(keys.map((key) => other.promise(key)));
         const found: string[] = [];
-        for await (const { key } of redisExpLock({ redis }).list({ prefix: `scanned:${name}:`, scan: true }))
+        for await (const { key } of redisExpLock({ redis, ...patient }).list({
+          prefix: `scanned:${name}:`,
+          scan: true,
+        }))
           found.push(key);
         expect(found).to.have.members(keys);
         await Promise.all(leases.map((lease) => lease()));
       },
       async 'list of processes'(redis, key) {
-        const withLock = redisExpLock({ redis, lifetime: LONG_MS, register: true });
+        const withLock = redisExpLock({ redis, ...patient, register: true });
         const lease = await withLock.promise(key);
         const listed = async (): Promise<boolean> => {
-          for await (const each of redisExpLock({ redis: await connected() }).list()) if (each.key === key) return true;
+          for await (const each of redisExpLock({ redis: await connected(), ...patient }).list())
+            if (each.key === key) return true;
           return false;
         };
         await waitFor(listed, { what: 'the lock to be listed' });
@@ -132,29 +137,29 @@ describe('shards behind one endpoint (H96)', () => {
         await withLock.close();
       },
       async 'adopt and release'(redis, key) {
-        const lease = await redisExpLock({ redis: await connected(), lifetime: LONG_MS }).promise(key);
-        const adopted = await redisExpLock({ redis, lifetime: LONG_MS }).adopt(lease.detach());
+        const lease = await redisExpLock({ redis: await connected(), ...patient }).promise(key);
+        const adopted = await redisExpLock({ redis, ...patient }).adopt(lease.detach());
         expect(await adopted!.release()).to.equal(true);
         expect(await endpoint.command('EXISTS', key)).to.equal(0);
       },
       async once(redis, key) {
-        const job = redisExpLock({ redis, lifetime: LONG_MS });
+        const job = redisExpLock({ redis, ...patient });
         expect(await job.once(key, { every: 3_600_000 }, () => 'done')).to.deep.include({ value: 'done' });
         expect(await job.once(key, { every: 3_600_000 }, () => 'again')).not.to.have.property('value');
       },
       async cached(redis, key) {
-        const withLock = redisExpLock({ redis, lifetime: LONG_MS });
+        const withLock = redisExpLock({ redis, ...patient });
         for (const load of [1, 2]) expect(await withLock.cached(key, { ttl: LONG_MS }, () => load)).to.equal(1);
       },
       async election(redis, key) {
-        const election = new Election(key, { redis, lifetime: LONG_MS });
+        const election = new Election(key, { redis, ...patient });
         const led = election.lead(async () => (await election.leader())?.term);
         expect(await led).to.be.greaterThan(0);
       },
       async 'a queue, and a message'(redis, key) {
-        const withLock = redisExpLock({ redis, lifetime: LONG_MS });
+        const withLock = redisExpLock({ redis, ...patient });
         const lease = await withLock.promise(key, { timeout: LONG_MS });
-        const far = redisExpLock({ redis: await connected(), lifetime: LONG_MS });
+        const far = redisExpLock({ redis: await connected(), ...patient });
         const waiting = far.promise(key, { timeout: LONG_MS });
         await waitFor(async () => (await withLock.inspect(key)).waiters === 1, { what: 'a waiter' });
         expect(await lease()).to.equal(true);
@@ -163,14 +168,14 @@ describe('shards behind one endpoint (H96)', () => {
         expect(await next()).to.equal(true);
       },
       async 'readers and a writer'(redis, key) {
-        const rw = new RWLock(key, { redis, lifetime: LONG_MS });
+        const rw = new RWLock(key, { redis, ...patient });
         const readers = await Promise.all([rw.acquireRead(), rw.acquireRead()]);
-        const writing = new RWLock(key, { redis: await connected(), lifetime: LONG_MS }).acquireWrite();
+        const writing = new RWLock(key, { redis: await connected(), ...patient }).acquireWrite();
         await Promise.all(readers.map((reader) => reader.release()));
         expect(await (await writing).release()).to.equal(true);
       },
       async permits(redis, key) {
-        const semaphore = new Semaphore(key, 2, { redis, lifetime: LONG_MS });
+        const semaphore = new Semaphore(key, 2, { redis, ...patient });
         expect(await semaphore.available()).to.equal(2);
         const permits = await Promise.all([semaphore.acquire(), semaphore.acquire()]);
         expect(await semaphore.available()).to.equal(0);
@@ -202,7 +207,7 @@ describe('shards behind one endpoint (H96)', () => {
   }
 
   it('keys of several slots stay an error that names them, before and after it is known; of one slot: one lock (H57, H96)', async () => {
-    const withLock = redisExpLock({ redis: await connected(), lifetime: LONG_MS });
+    const withLock = redisExpLock({ redis: await connected(), ...patient });
     const [a, b] = keysOnAll() as [string, string];
     for (const _ of ['unknown', 'known']) {
       const error = await backendError(withLock.promise([a, b], { timeout: LONG_MS }));
@@ -210,7 +215,7 @@ describe('shards behind one endpoint (H96)', () => {
       expect(error.message).to.contain(a).and.to.contain(b).and.to.contain('hash tag');
     }
     expect(proxy.count('script'), 'it is sent once, and then known').to.equal(1);
-    const fresh = redisExpLock({ redis: await connected(), lifetime: LONG_MS });
+    const fresh = redisExpLock({ redis: await connected(), ...patient });
     const lease = await fresh.promise([a, `{${a}}:b`]);
     expect(await endpoint.command('GET', `{${a}}:b`)).to.equal(lease.token);
     expect(await lease()).to.equal(true);
@@ -218,7 +223,7 @@ describe('shards behind one endpoint (H96)', () => {
 
   it('a service that refuses the keys of one hash tag too: an error after a second attempt, and no third (H96)', async () => {
     proxy.rule({ match: 'script' }, answer("-CROSSSLOT Keys in request don't hash to the same slot\r\n"));
-    const withLock = redisExpLock({ redis: await connected() });
+    const withLock = redisExpLock({ redis: await connected(), ...patient });
     const error = await backendError(withLock.promise(uniqueKey(), { timeout: LONG_MS }));
     expect([error.redisCode, error.retryable]).to.deep.equal(['CROSSSLOT', false]);
     expect(proxy.count('script')).to.equal(2);
@@ -226,7 +231,7 @@ describe('shards behind one endpoint (H96)', () => {
 
   it('the first refusal is lost, or comes when its caller has given up: nothing stays held, and the next call is served (H3, H96)', async () => {
     for (const lose of [dropReply, () => delayReply(2 * unansweredMs)]) {
-      const withLock = redisExpLock({ redis: await connected(), lifetime: LONG_MS });
+      const withLock = redisExpLock({ redis: await connected(), ...patient });
       const key = uniqueKey();
       const rule = proxy.rule({ match: 'script', times: 1 }, lose());
       const error = await backendError(withLock.promise(key, { commandTimeout: unansweredMs }));
@@ -244,7 +249,7 @@ describe('shards behind one endpoint (H96)', () => {
 
   it('minReplicas is refused by name: WAIT would speak of another shard; nothing stays held (H96)', async () => {
     for (const name of ['node-redis 6', 'ioredis 6']) {
-      const withLock = redisExpLock({ redis: await connected(name), lifetime: LONG_MS });
+      const withLock = redisExpLock({ redis: await connected(name), ...patient });
       const key = uniqueKey();
       for (const _ of ['unknown', 'known']) {
         const error = await backendError(withLock.promise(key, { minReplicas: 1 }));
@@ -261,8 +266,8 @@ describe('shards behind one endpoint (H96)', () => {
     for (const { name, dial } of clusterKinds.filter((kind) => kind.subscribes)) {
       const way = await dial(ports);
       leaving.push(() => way.close());
-      const plain = redisExpLock({ redis: await connected(), lifetime: LONG_MS });
-      const clustered = redisExpLock({ redis: way.redis, lifetime: LONG_MS });
+      const plain = redisExpLock({ redis: await connected(), ...patient });
+      const clustered = redisExpLock({ redis: way.redis, ...patient });
       for (const key of keysOnAll(6)) {
         let last = 0;
         for (const [one, other] of [
@@ -291,9 +296,9 @@ describe('shards behind one endpoint (H96)', () => {
     for (const name of ['node-redis 6', 'ioredis 6']) {
       const line = await startProxy(server.port);
       const redis = await connected(name, line.url);
-      const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: LONG_MS });
+      const withLock = redisExpLock({ redis, ...patient });
       for (const key of keys) {
-        const lease = await withLock.promise(key, { timeout: 1_000 });
+        const lease = await withLock.promise(key, { timeout: LONG_MS });
         before.set(key, lease.fence);
         await lease();
       }
@@ -310,7 +315,7 @@ describe('shards behind one endpoint (H96)', () => {
 
   it('costs a plain server nothing: the same two calls, one counter, and batches of any keys', async () => {
     const server = await startRedis();
-    const withLock = redisExpLock({ redis: await connected('ioredis 6', server.url), lifetime: LONG_MS });
+    const withLock = redisExpLock({ redis: await connected('ioredis 6', server.url), ...patient });
     await (await withLock.promise('a')).release(); // the scripts are known
     await Promise.all((await Promise.all(['a', 'b'].map((key) => withLock.promise(key)))).map((lease) => lease()));
     const recording = await recordCommands(server);
