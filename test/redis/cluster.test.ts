@@ -9,8 +9,11 @@ import { startCluster, type TestCluster } from '../support/cluster';
 import { waitFor } from '../support/processes';
 import { recordCommands, uniqueKey } from '../support/redis';
 import { type Dial, kinds, type Way } from './cluster-kinds';
-import { backendError } from './faults';
+import { backendError, LONG_MS } from './faults';
 import { callsIn, rejectionOf } from './holding';
+
+/** Hundreds of commands follow one another while locks are held, and a reply may be late. */
+const patient = { lifetime: LONG_MS, commandTimeout: 10_000 };
 
 describe('a cluster', () => {
   let cluster: TestCluster;
@@ -37,7 +40,7 @@ describe('a cluster', () => {
     describe(`through ${name}`, () => {
       it('acquire, busy, inspect, extend, release: on every node, many in one tick (H58)', async () => {
         const redis = await connected(dial);
-        const withLock = redisExpLock({ redis, lifetime: 10_000, owner: 'me' });
+        const withLock = redisExpLock({ redis, ...patient, owner: 'me' });
         const keys = Array.from({ length: 60 }, () => uniqueKey());
         const nodes = new Set(await Promise.all(keys.map((key) => cluster.nodeOf(key))));
         expect(nodes.size).to.equal(3);
@@ -79,7 +82,7 @@ describe('a cluster', () => {
       });
 
       it('calls of one tick: one batch for each slot, whatever the tags', async () => {
-        const withLock = redisExpLock({ redis: await connected(dial), lifetime: 10_000 });
+        const withLock = redisExpLock({ redis: await connected(dial), ...patient });
         const [one, other, twin] = [uniqueKey(), uniqueKey(), uniqueKey()];
         let tail = 0;
         while (slotOf(`{${twin}${tail}}`) !== slotOf(`{${one}}`)) tail += 1;
@@ -99,7 +102,7 @@ describe('a cluster', () => {
       });
 
       it('a script that a node has lost is sent again (H53)', async () => {
-        const withLock = redisExpLock({ redis: await connected(dial), lifetime: 10_000 });
+        const withLock = redisExpLock({ redis: await connected(dial), ...patient });
         const key = uniqueKey();
         await (await withLock.promise(key))();
         for (const node of cluster.nodes) await node.command('SCRIPT', 'FLUSH');
@@ -108,7 +111,7 @@ describe('a cluster', () => {
 
       it('readers and writers, permits and cached values: on every node, many in one tick (H58)', async () => {
         const redis = await connected(dial);
-        const options = { redis, lifetime: 10_000 };
+        const options = { redis, ...patient };
         const keys = Array.from({ length: 12 }, () => uniqueKey());
         const locks = keys.map((key) => new redisExpLock.RWLock(key, options));
         const readers = await Promise.all(locks.map((lock) => lock.acquireRead()));
@@ -116,14 +119,14 @@ describe('a cluster', () => {
         expect(await Promise.all(readers.map((reader) => reader.release()))).not.to.include(false);
         const semaphores = keys.map((key) => new redisExpLock.Semaphore(key, 2, options));
         const permits = await Promise.all(semaphores.map((semaphore) => semaphore.acquire(2)));
-        const waiting = semaphores.map((semaphore) => semaphore.acquire(1, { timeout: 10_000 }));
+        const waiting = semaphores.map((semaphore) => semaphore.acquire(1, { timeout: LONG_MS }));
         expect(await Promise.all(permits.map((lease) => lease.release()))).not.to.include(false);
         for (const lease of await Promise.all(waiting)) expect(await lease.release()).to.equal(true);
         expect(await redisExpLock(options).cached(`${keys[0]}:c`, { ttl: 1000 }, () => 5)).to.equal(5);
       });
 
       it('keys of several slots: an error that names them; of one slot: one lock (H57)', async () => {
-        const withLock = redisExpLock({ redis: await connected(dial), lifetime: 10_000 });
+        const withLock = redisExpLock({ redis: await connected(dial), ...patient });
         const keys = Array.from({ length: 4 }, () => uniqueKey());
         const error = await backendError(withLock.promise(keys));
         for (const key of keys) expect(error.message).to.contain(key);
@@ -138,7 +141,7 @@ describe('a cluster', () => {
 
       if (mapped) {
         it('types as the owner wants them for himself change nothing (H5)', async () => {
-          const withLock = redisExpLock({ redis: await connected(dial, mapped), lifetime: 10_000, owner: 'me' });
+          const withLock = redisExpLock({ redis: await connected(dial, mapped), ...patient, owner: 'me' });
           const key = uniqueKey();
           const lease = await withLock.promise(key);
           expect(await withLock.inspect(key)).to.include({ locked: true, owner: 'me', fence: lease.fence });
@@ -150,7 +153,7 @@ describe('a cluster', () => {
       if (prefixes) {
         it('keyPrefix counts: the lock and its companion stay in one slot', async () => {
           for (const prefix of ['p:', '{p}:']) {
-            const withLock = redisExpLock({ redis: await connected(dial, { keyPrefix: prefix }), lifetime: 10_000 });
+            const withLock = redisExpLock({ redis: await connected(dial, { keyPrefix: prefix }), ...patient });
             const key = uniqueKey();
             const lease = await withLock.promise(key);
             const node = await cluster.nodeOf(prefix + key);
@@ -188,12 +191,12 @@ describe('a cluster', () => {
         });
         it('a caller in the queue is granted the lock, although its node hears of no subscriber (H58)', async () => {
           const [mine, others] = [await connected(dial), await connected(dial)].map((redis) =>
-            redisExpLock({ redis, lifetime: 10_000 }),
+            redisExpLock({ redis, ...patient }),
           ) as [redisExpLock.WithLock, redisExpLock.WithLock];
           // Whichever node its messages come from: for most of the keys it is another one.
           const keys = Array.from({ length: 12 }, () => uniqueKey());
           const leases = await Promise.all(keys.map((key) => mine.promise(key)));
-          const waiting = keys.map((key) => others.promise(key, { timeout: 10_000 }));
+          const waiting = keys.map((key) => others.promise(key, { timeout: LONG_MS }));
           await waitFor(async () => (await Promise.all(keys.map(waitersOf))).every((count) => count === 1), {
             what: 'all to be queued',
           });
@@ -212,7 +215,7 @@ describe('a cluster', () => {
         });
       } else {
         it('minReplicas is refused by name', async () => {
-          const withLock = redisExpLock({ redis: await connected(dial) });
+          const withLock = redisExpLock({ redis: await connected(dial), ...patient });
           const error = await rejectionOf(withLock.promise(uniqueKey(), { minReplicas: 1 }));
           expect(error.code).to.equal('ERR_LOCK_OPTION');
           expect(error.message).to.contain('minReplicas');
@@ -235,17 +238,21 @@ describe('a cluster', () => {
     };
     const [{ dial }] = kinds as [(typeof kinds)[0]];
     const [one, other] = [await connected(dial), await connected(dial)].map((redis) =>
-      redisExpLock({ redis, lifetime: 10_000 }),
+      redisExpLock({ redis, ...patient }),
     ) as [redisExpLock.WithLock, redisExpLock.WithLock];
     const key = uniqueKey();
     // Once the process listens, its callers wait in one queue. Before that, the first of them holds the lock outside of it.
-    await Promise.all([1, 2].map(() => one.run(key, { timeout: 10_000 }, () => {})));
+    const first = await one.promise(key);
+    const second = one.run(key, { timeout: LONG_MS }, () => {});
+    await waitFor(async () => (await one.inspect(key)).waiters === 1, { what: 'a caller in the queue' });
+    await first.release();
+    await second;
     const before = await sent();
-    for (let n = 0; n < 5; n += 1) await (await one.promise(key, { timeout: 10_000 })).release();
-    const within = await Promise.all([1, 2, 3].map(() => one.run(key, { timeout: 10_000 }, () => sent())));
+    for (let n = 0; n < 5; n += 1) await (await one.promise(key, { timeout: LONG_MS })).release();
+    const within = await Promise.all([1, 2, 3].map(() => one.run(key, { timeout: LONG_MS }, () => sent())));
     expect(within.map((count) => count - before)).to.deep.equal([0, 0, 0]);
     const lease = await one.promise(key);
-    const waiting = other.promise(key, { timeout: 10_000 });
+    const waiting = other.promise(key, { timeout: LONG_MS });
     await waitFor(async () => (await one.inspect(key)).waiters === 1, { what: 'a waiter' });
     await lease.release();
     await (await waiting).release();
