@@ -32,13 +32,13 @@ describe('loss', () => {
 
   describe('each reason has its cause', () => {
     it('expired: the lifetime is over, and nothing was to renew it', async () => {
-      const lease = await withLock.promise(key, { lifetime: 1_000 });
+      const lease = await withLock.promise(key, { lifetime: 1_000, maxRetries: 5 });
       await waitFor(() => lease.remaining() === 0);
       expect((await lossOf(lease)).reason).to.equal('expired');
     });
 
     it('unreachable: no renewal was answered in time', async () => {
-      const lease = await withLock.promise(key, { lifetime: 1_500, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 1_500, autoExtend: true, maxRetries: 5 });
       const validUntilMs = performance.now() + lease.remaining();
       proxy.blackHole();
       const { reason } = await lossOf(lease);
@@ -47,14 +47,14 @@ describe('loss', () => {
     });
 
     it('stalled: this process did not run when it should have renewed', async () => {
-      const lease = await withLock.promise(key, { lifetime: 1_000, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 1_000, autoExtend: true, maxRetries: 5 });
       blockFor(1_100);
       expect((await lossOf(lease)).reason).to.equal('stalled');
     });
 
     for (const autoExtend of [true, false]) {
       it(`H18: after a stall, autoExtend ${autoExtend}: remaining() is 0 at once, the signal aborted by the next tick`, async () => {
-        const lease = await withLock.promise(key, { lifetime: 1000, autoExtend });
+        const lease = await withLock.promise(key, { lifetime: 1000, autoExtend, maxRetries: 5 });
         const { signal } = lease;
         blockFor(1100);
         expect(lease.remaining()).to.equal(0);
@@ -66,7 +66,7 @@ describe('loss', () => {
     }
 
     it('closed: close() took it away, and freed it', async () => {
-      const lease = await withLock.promise(key, { lifetime: 60_000 });
+      const lease = await withLock.promise(key, { lifetime: 60_000, commandTimeout: 10_000 });
       const { signal } = lease;
       await withLock.close({ drain: false });
       expect(signal.reason).to.include({ code: 'ERR_LOCK_LOST', reason: 'closed' });
@@ -77,7 +77,7 @@ describe('loss', () => {
 
   describe('the signal', () => {
     it('aborts by itself with an error that has a code, a reason and the key, and nowhere the token', async () => {
-      const lease = await withLock.promise(key, { lifetime: 1000, owner: 'me' });
+      const lease = await withLock.promise(key, { lifetime: 1000, owner: 'me', maxRetries: 5 });
       const uuid = lease.token.slice('me_'.length);
       const { signal } = lease;
       const [event] = await once(signal, 'abort');
@@ -91,7 +91,7 @@ describe('loss', () => {
     });
 
     it('is one signal, which aborts once', async () => {
-      const lease = await withLock.promise(key, { lifetime: 1_000 });
+      const lease = await withLock.promise(key, { lifetime: 1_000, maxRetries: 5 });
       const { signal } = lease;
       let aborts = 0;
       signal.addEventListener('abort', () => {
@@ -107,7 +107,7 @@ describe('loss', () => {
     });
 
     it('read after the loss it is aborted already, with the reason of then', async () => {
-      const lease = await withLock.promise(key);
+      const lease = await withLock.promise(key, { lifetime: 60_000, commandTimeout: 10_000 });
       await direct.del(key);
       await lease.extend();
       await direct.set(key, 'stranger');
@@ -117,8 +117,12 @@ describe('loss', () => {
     });
 
     it('does not abort by our own release, nor afterwards', async () => {
-      const lease = await withLock.promise(key, { lifetime: 1_500 });
-      const other = await withLock.promise(`${key}:2`, { lifetime: 1_500, autoExtend: true });
+      const terms = { lifetime: 1_500, commandTimeout: 10_000, maxRetries: 5 };
+      // Granted by one reply and released at once: none of them may end before.
+      const [lease, other] = await Promise.all([
+        withLock.promise(key, terms),
+        withLock.promise(`${key}:2`, { ...terms, autoExtend: true }),
+      ]);
       const { signal } = lease;
       await Promise.all([lease(), other()]);
       await direct.set(key, 'successor', { PX: 10_000 });
@@ -144,7 +148,7 @@ describe('loss', () => {
   describe('remaining and extend', () => {
     it('remaining() counts down from a little less than the lifetime, and is 0 from the moment a release is requested', async () => {
       const sentMs = performance.now();
-      const lease = await withLock.promise(key, { lifetime: 10_000 });
+      const lease = await withLock.promise(key, { lifetime: 10_000, commandTimeout: 5_000 });
       const first = lease.remaining();
       expect(first)
         .to.be.within(1, 9_990 - (performance.now() - sentMs) + 5_000)
@@ -158,8 +162,8 @@ describe('loss', () => {
     });
 
     it('extend after the loss, and after the release, is false without a word to Redis', async () => {
-      const lost = await withLock.promise(key, { lifetime: 1_000 });
-      const given = await withLock.promise(`${key}:2`, { lifetime: 30_000 });
+      const lost = await withLock.promise(key, { lifetime: 1_000, maxRetries: 5 });
+      const given = await withLock.promise(`${key}:2`, { lifetime: 30_000, commandTimeout: 10_000 });
       await given();
       await waitFor(() => lost.remaining() === 0);
       const recording = await recordCommands({ port });
@@ -182,7 +186,7 @@ describe('loss', () => {
         await meanwhile();
         throw fnError;
       };
-      const options = { lifetime: 5_000, commandTimeout: 1_000 };
+      const options = { lifetime: 20_000, commandTimeout: 10_000 };
       expect(
         await rejectionOf(
           withLock.run(
@@ -204,7 +208,7 @@ describe('loss', () => {
       ).to.equal(fnError);
       const lost = withLock.run(
         key,
-        { ...options, autoExtend: false, lifetime: 1_000 },
+        { ...options, autoExtend: false, lifetime: 1_000, maxRetries: 5 },
         failing(() => sleep(1_050)),
       );
       expect(await rejectionOf(lost)).to.equal(fnError);
@@ -220,7 +224,7 @@ describe('loss', () => {
         await rejectionOf(
           withLock.run(
             key,
-            options,
+            { ...options, commandTimeout: 1_000, maxRetries: 5 },
             failing(() => {}),
           ),
         ),
@@ -229,7 +233,7 @@ describe('loss', () => {
 
     it('H24: the error of the function comes first although the lock was lost and the release fails', async () => {
       const error = await rejectionOf(
-        withLock.run(key, { lifetime: 1_000, commandTimeout: 1_000 }, async (lease) => {
+        withLock.run(key, { lifetime: 1_000, commandTimeout: 1_000, maxRetries: 5 }, async (lease) => {
           proxy.blackHole();
           await lossOf(lease);
           throw fnError;
@@ -240,7 +244,11 @@ describe('loss', () => {
 
     it('H24: a release that fails does not replace the result, and goes on behind the back of the caller', async () => {
       proxy.rule({ match: isRelease, nth: 1 }, { request: (link) => link.reset() });
-      const result = await withLock.run(key, { lifetime: 60_000, commandTimeout: 1_000 }, () => 'result');
+      const result = await withLock.run(
+        key,
+        { lifetime: 60_000, commandTimeout: 1_000, maxRetries: 5 },
+        () => 'result',
+      );
       expect(result).to.equal('result');
       const isFree = async (): Promise<boolean> => (await direct.exists(key)) === 0;
       await waitFor(isFree, { what: 'the key to be released all the same' });
@@ -260,7 +268,7 @@ describe('loss', () => {
       it(`a function that resolved although the lock was lost: LockLostError with its result (${reason})`, async () => {
         const result = { balance: 7 };
         const error = await rejectionOf(
-          withLock.run(key, { lifetime: 5_000, ...options }, async (lease) => {
+          withLock.run(key, { lifetime: 20_000, commandTimeout: 10_000, maxRetries: 5, ...options }, async (lease) => {
             await lose(lease);
             return result;
           }),
@@ -273,7 +281,7 @@ describe('loss', () => {
 
     it('the loss is reported, with the result, also when the release fails', async () => {
       const error = await rejectionOf(
-        withLock.run(key, { lifetime: 1_000, commandTimeout: 1_000 }, async (lease) => {
+        withLock.run(key, { lifetime: 1_000, commandTimeout: 1_000, maxRetries: 5 }, async (lease) => {
           proxy.blackHole();
           await lossOf(lease);
         }),
@@ -285,7 +293,7 @@ describe('loss', () => {
 
     it('a lock that was lost and found again by nobody is not released for a successor', async () => {
       await rejectionOf(
-        withLock.run(key, { lifetime: 1_000, autoExtend: false }, async () => {
+        withLock.run(key, { lifetime: 1_000, autoExtend: false, maxRetries: 5 }, async () => {
           await waitFor(async () => (await direct.exists(key)) === 0);
           await direct.set(key, 'successor', { PX: 30_000 });
         }),
@@ -384,9 +392,9 @@ describe('loss', () => {
   });
 
   it('two leases of one key, one after the other, do not speak for one another', async () => {
-    const stale = await withLock.promise(key, { lifetime: 1_000 });
+    const stale = await withLock.promise(key, { lifetime: 1_000, maxRetries: 5 });
     await waitFor(async () => (await direct.exists(key)) === 0);
-    const fresh = await withLock.promise(key, { lifetime: 30_000 });
+    const fresh = await withLock.promise(key, { lifetime: 30_000, commandTimeout: 10_000 });
     expect(await stale.extend(60_000)).to.equal(false);
     expect(await stale()).to.equal(false);
     expect(stale.signal.aborted).to.equal(true);
