@@ -36,7 +36,8 @@ describe('diagnostics', () => {
     undo = [];
     proxy = await startProxy(port);
     client = await connect(proxy.url);
-    withLock = redisExpLock({ redis: client });
+    // The end of a lock, and silence, are the subject only where a test says so.
+    withLock = redisExpLock({ redis: client, lifetime: 60_000, commandTimeout: 10_000 });
     key = uniqueKey('diagnostics');
   });
 
@@ -98,7 +99,7 @@ describe('diagnostics', () => {
       await new Promise<void>((resolve) => withLock(key, (_, done) => done!(() => resolve())));
       const holder = await withLock.promise(key);
       setTimeout(() => holder(), 50);
-      await (await withLock.promise(key, { maxRetries: 1_000 }))();
+      await (await withLock.promise(key, { maxRetries: 10_000 }))();
       expect(heard.filter(([part]) => part === 'start')).to.have.length(5);
       expect(heard.filter(([part]) => part === 'asyncEnd')).to.have.length(5);
       expect(heard.filter(([part]) => part === 'error')).to.have.length(0);
@@ -123,7 +124,7 @@ describe('diagnostics', () => {
 
     it('is silent about a release that was not answered', async () => {
       const heard = hear('release');
-      const lease = await withLock.promise(key);
+      const lease = await withLock.promise(key, { commandTimeout: 1_000, maxRetries: 5 });
       proxy.rule({ match: isRelease }, dropReply());
       await rejectionOf(lease());
       expect(heard).to.deep.equal([]);
@@ -139,7 +140,7 @@ describe('diagnostics', () => {
       await deleted.extend();
       void deleted.signal;
       await deleted();
-      const expired = await withLock.promise(key, { lifetime: 1_000 });
+      const expired = await withLock.promise(key, { lifetime: 1_000, maxRetries: 5 });
       await waitFor(() => expired.remaining() === 0);
       void expired.signal;
       await expired();
@@ -159,7 +160,7 @@ describe('diagnostics', () => {
 
     it('is silent about our own release', async () => {
       const heard = hear('lost');
-      const lease = await withLock.promise(key, { lifetime: 1_500, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 1_500, autoExtend: true, maxRetries: 5 });
       void lease.signal;
       await lease();
       await new Promise((resolve) => setTimeout(resolve, 1_700));
@@ -186,12 +187,12 @@ describe('diagnostics', () => {
     proxy.rule({ match: isExtension, nth: 1 }, answer('-LOADING Redis is loading\r\n'));
     proxy.rule({ match: isRelease, nth: 1 }, answer('-MISCONF no\r\n'));
     const tokens: string[] = [];
-    await withLock.run(key, { lifetime: 3_000, owner: 'me' }, async (lease) => {
+    await withLock.run(key, { lifetime: 3_000, owner: 'me', commandTimeout: 1_000, maxRetries: 5 }, async (lease) => {
       tokens.push(lease.token.slice('me_'.length));
       await waitFor(() => proxy.count(isExtension) >= 2);
     });
     await waitFor(async () => (await direct.exists(key)) === 0);
-    const lease = await withLock.promise(key, { lifetime: 1_000 });
+    const lease = await withLock.promise(key, { lifetime: 1_000, maxRetries: 5 });
     tokens.push(lease.token);
     await waitFor(() => lease.remaining() === 0);
     await lease();
@@ -221,8 +222,8 @@ describe('diagnostics', () => {
       await rejectionOf(withLock.promise(key));
       await lease();
       proxy.rule({ match: isRelease, nth: 1 }, answer('-MISCONF no\r\n'));
-      await withLock.run(key, () => 'its release fails');
-      const lost = await withLock.promise(key, { maxRetries: 100, lifetime: 1_000 });
+      await withLock.run(key, { commandTimeout: 1_000, maxRetries: 5 }, () => 'its release fails');
+      const lost = await withLock.promise(key, { maxRetries: 10_000, lifetime: 1_000 });
       await waitFor(() => lost.remaining() === 0);
       await lost();
       for (const each of channels) expect(each.publish.callCount, each.name).to.equal(0);
