@@ -23,7 +23,7 @@ interface Side {
 
 type Make = (how?: { readonly prefer?: 'reader'; readonly group?: string }) => Side;
 
-const long = 10_000;
+const long = 30_000;
 const short = 1_000;
 const end = () => sleep(short + 100);
 
@@ -58,7 +58,7 @@ describe('readers and writers, by the Go original’s scripts and by ours', () =
   };
 
   const ours: Make = ({ prefer, group = '' } = {}) => {
-    const terms = { redis: client, prefer, readers: group, autoExtend: false, maxRetries: 0 };
+    const terms = { redis: client, prefer, readers: group, autoExtend: false, maxRetries: 0, commandTimeout: long };
     const lock = new redisExpLock.RWLock(key, terms);
     open.push(lock);
     const held = (lease: redisExpLock.RWLease): Held => ({
@@ -66,7 +66,7 @@ describe('readers and writers, by the Go original’s scripts and by ours', () =
       refresh: () => lease.extend(long),
     });
     const queued = async (): Promise<void> => {
-      const look = redisExpLock({ redis: client });
+      const look = redisExpLock({ redis: client, commandTimeout: long });
       while ((await look.inspect(key)).waiters === 0) await sleep(2);
     };
     const refused = (error: redisExpLock.LockError): undefined => {
@@ -76,7 +76,7 @@ describe('readers and writers, by the Go original’s scripts and by ours', () =
       read: (lifetime = long) => lock.acquireRead({ lifetime }).then(held, refused),
       write: (lifetime = long) => lock.acquireWrite({ lifetime }).then(held, refused),
       async waitToWrite() {
-        lock.acquireWrite({ timeout: long }).catch(() => {});
+        lock.acquireWrite({ timeout: long, lifetime: long }).catch(() => {});
         await queued();
       },
       async giveUpWriting() {
