@@ -12,6 +12,7 @@ const { RWLock, Semaphore } = redisExpLock;
 
 describe('a foreign sorted set (H79)', () => {
   const lifetime = 30_000;
+  const commandTimeout = 10_000; // each refusal needs its reply
   const foreign = '5f1c7a2e-3c0a-4a39-9d6e-1df1b5a4a111';
   let client: Client;
   let key: string;
@@ -24,8 +25,9 @@ describe('a foreign sorted set (H79)', () => {
     key = uniqueKey('foreign');
   });
 
-  const semaphore = (options = {}) => new Semaphore(key, 3, { redis: client, lifetime, ...options });
-  const lock = (options = {}) => new RWLock(key, { redis: client, lifetime, maxRetries: 0, ...options });
+  const semaphore = (options = {}) => new Semaphore(key, 3, { redis: client, lifetime, commandTimeout, ...options });
+  const lock = (options = {}) =>
+    new RWLock(key, { redis: client, lifetime, commandTimeout, maxRetries: 0, ...options });
 
   async function refused(work: Promise<unknown>): Promise<void> {
     const before = await contents();
@@ -60,7 +62,7 @@ describe('a foreign sorted set (H79)', () => {
         await refused(lock(options).acquireWrite());
       }
       await refused(semaphore().available());
-      await refused(redisExpLock({ redis: client }).inspect(key));
+      await refused(redisExpLock({ redis: client, commandTimeout }).inspect(key));
     });
 
     it(`with a permit ${what}, beside our own: no more of ours, and ours is released and extended as ever`, async () => {
@@ -102,10 +104,10 @@ describe('a foreign sorted set (H79)', () => {
   });
 
   it('its own time to live is never cut short by a holder of ours that ends sooner', async () => {
-    const permit = await semaphore({ lifetime: 1_000 }).acquire();
+    const permit = await semaphore({ lifetime: 10_000 }).acquire();
     await client.zAdd(key, { score: Date.now(), value: foreign });
     await client.pExpire(key, 60_000);
-    expect(await permit.extend(2_000)).to.equal(true);
+    expect(await permit.extend(20_000)).to.equal(true);
     expect(await client.pTTL(key)).to.be.greaterThan(50_000);
     expect(await permit.release()).to.equal(true);
     expect(await client.pTTL(key)).to.be.greaterThan(50_000);
