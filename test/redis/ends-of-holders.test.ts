@@ -9,7 +9,12 @@ const { RWLock, Semaphore } = redisExpLock;
 
 describe('the ends of readers, writers and permits (H38, H40, H47)', () => {
   const stage = useStage();
-  const terms = async () => ({ redis: await stage.direct(), lifetime: LONG_MS, autoExtend: false });
+  const terms = async () => ({
+    redis: await stage.direct(),
+    lifetime: LONG_MS,
+    commandTimeout: 10_000,
+    autoExtend: false,
+  });
   const holds: Record<string, () => Promise<redisExpLock.Lease>> = {
     reader: async () => new RWLock(stage.key, await terms()).acquireRead(),
     writer: async () => new RWLock(stage.key, await terms()).acquireWrite(),
