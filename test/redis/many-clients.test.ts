@@ -58,7 +58,7 @@ describe('H77: a factory that outlives its clients', () => {
     },
     'a wait': async (withLock, redis) => {
       const lease = await withLock.promise('key', { redis });
-      const waiting = withLock.promise('key', { redis, timeout: 1_000 });
+      const waiting = withLock.promise('key', { redis, timeout: 10_000 });
       await lease();
       await (await waiting)();
     },
@@ -116,7 +116,7 @@ describe('H77: a factory that outlives its clients', () => {
         refs.push(new WeakRef(redis as object));
         const key = uniqueKey();
         const lease = await withLock.promise(key, { redis });
-        const waiting = withLock.promise(key, { redis, timeout: 5_000 });
+        const waiting = withLock.promise(key, { redis, timeout: 10_000 });
         await turn();
         await lease();
         await (await waiting)();
