@@ -20,7 +20,7 @@ describe('commands sent', () => {
   describe('how few commands it takes', () => {
     it('one for an attempt and one for a release, from the very first on a fresh server', async () => {
       const fresh = await startRedis();
-      const lock = redisExpLock({ redis: await connected(fresh) });
+      const lock = redisExpLock({ redis: await connected(fresh), lifetime: 10_000, commandTimeout: 10_000 });
       let lease!: redisExpLock.Lease;
       for (const [acquired, released] of [
         ['EVAL', 'EVAL'], // the server does not know the scripts yet
@@ -162,7 +162,7 @@ describe('commands sent', () => {
         '+@all',
       );
       const limited = await connected(server, { username: 'some', password: 'pw' });
-      const lock = redisExpLock({ redis: limited });
+      const lock = redisExpLock({ redis: limited, commandTimeout: 10_000 });
       const keys = [`${key}:allowed:a`, `${key}:forbidden`, `${key}:allowed:b`];
       const results = await Promise.allSettled(keys.map((each) => lock.promise(each)));
       expect(results.map(({ status }) => status)).to.deep.equal(['fulfilled', 'rejected', 'fulfilled']);
@@ -232,11 +232,11 @@ describe('commands sent', () => {
 
     it('a restart: the same factory goes on, and the fence still rises', async () => {
       const own = await startRedis();
-      const lock = redisExpLock({ redis: await connected(own), lifetime: 10_000, commandTimeout: 5_000 });
+      const lock = redisExpLock({ redis: await connected(own), lifetime: 30_000, commandTimeout: 5_000 });
       const before = await lock.promise(key);
       await own.kill();
       await own.restart();
-      const after = await lock.promise(key, { timeout: 10_000, retryTimeout: 20 });
+      const after = await lock.promise(key, { timeout: 30_000, retryTimeout: 20 });
       expect(after.fence).to.be.greaterThan(before.fence);
       expect(await before()).to.equal(false);
       expect(await after()).to.equal(true);

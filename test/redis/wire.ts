@@ -97,7 +97,7 @@ export function useWire(): Wire {
   beforeEach(async () => {
     await wire.server.command('DEL', 'redis-exp-lock:fence');
     wire.key = uniqueKey();
-    wire.withLock = redisExpLock({ redis: wire.client, lifetime: 10_000 });
+    wire.withLock = redisExpLock({ redis: wire.client, lifetime: 10_000, commandTimeout: 10_000 });
   });
 
   return wire;
