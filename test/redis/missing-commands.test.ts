@@ -86,7 +86,7 @@ describe('commands that a server lacks', () => {
   it('the scripts, which a failover forgot: each is sent once more, and nobody notices (H53)', async () => {
     const server = await startRedis();
     const client = await server.connect();
-    const withLock = redisExpLock({ redis: client, lifetime: LONG_MS });
+    const withLock = redisExpLock({ redis: client, ...options });
     const pair = async (): Promise<boolean> => (await withLock.promise(uniqueKey()))();
     await pair();
     await server.command('SCRIPT', 'FLUSH');
@@ -103,7 +103,7 @@ describe('commands that a server lacks', () => {
     const proxy = await startProxy(server.port);
     proxy.rule({ match: 'CONFIG' }, answer('*0\r\n'));
     const redis = await connect(proxy.url, { RESP: 2 });
-    const withLock = redisExpLock({ redis });
+    const withLock = redisExpLock({ redis, ...options });
     const warnings = await published('redis-exp-lock:warning', async () => {
       await (await withLock.promise(uniqueKey()))();
       await withLock.inspect(uniqueKey()); // its reply is behind that to CONFIG GET
