@@ -1,4 +1,5 @@
 // The verbs of the shims, which make one attempt at a time: a call leaves at once, with the same answers as by the store's own verbs.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { newToken } from '../../src/core/token';
@@ -10,7 +11,7 @@ import { waitFor } from '../support/processes';
 import { randomRuns } from '../support/random-runs';
 import { type Client, connect, type RedisServer, recordCommands, startRedis, uniqueKey } from '../support/redis';
 
-const commandTimeoutMs = 5000;
+const commandTimeoutMs = 10_000;
 const fenceKey = 'redis-exp-lock:fence';
 
 function acquiring(keys: string | string[], token: string, more: Partial<AcquireRequest> = {}): AcquireRequest {
@@ -99,7 +100,11 @@ describe('the verbs of the shims', () => {
   });
 
   it('passes nobody who is queued, and hands the lock off to them', async () => {
-    const queueing = redisExpLock({ redis: await connect(server.port), lifetime: 60_000 });
+    const queueing = redisExpLock({
+      redis: await connect(server.port),
+      lifetime: 60_000,
+      commandTimeout: commandTimeoutMs,
+    });
     expect((await directStore(client).acquire(acquiring(key, token))).granted).to.equal(true);
     const waiting = queueing.promise(key, { timeout: 60_000 });
     await waitFor(async () => (await server.command('ZCARD', `{${key}}:queue`)) === 1);
@@ -112,7 +117,11 @@ describe('the verbs of the shims', () => {
   });
 
   it('a lock that ended by itself goes to those who are queued for it', async () => {
-    const queueing = redisExpLock({ redis: await connect(server.port), lifetime: 60_000 });
+    const queueing = redisExpLock({
+      redis: await connect(server.port),
+      lifetime: 60_000,
+      commandTimeout: commandTimeoutMs,
+    });
     await server.command('SET', key, newToken(undefined), 'PX', 60_000);
     const waiting = queueing.promise(key, { timeout: 60_000 });
     await waitFor(async () => (await server.command('ZCARD', `{${key}}:queue`)) === 1);
@@ -159,11 +168,15 @@ describe('the verbs of the shims', () => {
   });
 
   it('a server that is silent for longer than the time-out: unknown; what it runs later changes nothing (H3)', async () => {
-    await server.command('CLIENT', 'PAUSE', 1000, 'ALL');
+    await server.pause();
     const request = acquiring(key, token, { commandTimeoutMs: 100 });
     const failure = await directStore(client)
       .acquire(request)
-      .catch((error) => error);
+      .catch((error) => error)
+      .finally(async () => {
+        await sleep(500); // far beyond its time-out
+        await server.resume();
+      });
     expect(failure).to.include({ code: 'ERR_LOCK_BACKEND', unknown: true });
     // Behind it, on the same connection.
     expect(await client.ping()).to.equal('PONG');
