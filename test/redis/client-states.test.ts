@@ -32,7 +32,7 @@ describe('a socket that has become a black hole (H17)', () => {
       const { proxy, key } = stage;
       const withLock = redisExpLock({ redis: await stage.through(options), lifetime: LONG_MS, commandTimeout });
       const lease = await withLock.promise(key, { maxRetries: 5 });
-      const kept = await withLock.promise(`${key}-kept`);
+      const kept = await withLock.promise(`${key}-kept`, { maxRetries: 5 });
       proxy.blackHole();
       const settled = Promise.all([
         backendError(withLock.promise(`${key}-other`)),
@@ -52,7 +52,7 @@ describe('a socket that has become a black hole (H17)', () => {
   it('with a wait: it ends when the wait does, whatever the attempts are doing (H17)', async () => {
     const { proxy, key } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout });
-    await (await withLock.promise(key)).release();
+    await (await withLock.promise(key, { commandTimeout: 10_000 })).release();
     proxy.blackHole();
     await backendError(withLock.promise(key, { maxRetries: 2 }));
     await backendError(withLock.promise(key, { timeout: 2_500 }));
@@ -63,7 +63,7 @@ describe('a socket that has become a black hole (H17)', () => {
   it('with renewal: lost when the validity ends, as unreachable (H17)', async () => {
     const { proxy, key } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: 1_500, commandTimeout });
-    const lease = await withLock.promise(key, { autoExtend: true });
+    const lease = await withLock.promise(key, { autoExtend: true, maxRetries: 5 });
     proxy.blackHole();
     expect((await lossOf(lease)).reason).to.be.oneOf(unreachable);
     expect(lease.remaining()).to.equal(0);
@@ -72,7 +72,7 @@ describe('a socket that has become a black hole (H17)', () => {
   it('close() ends soon, with a lock held and an acquire given up on (H17, H35)', async () => {
     const { proxy, key } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: 1_000, commandTimeout });
-    await withLock.promise(key);
+    await withLock.promise(key, { maxRetries: 5 });
     proxy.blackHole();
     await backendError(withLock.promise(`${key}-other`));
     // Long after the last lifetime there is nothing in Redis that a release could still free.
@@ -104,7 +104,7 @@ describe('a client that is not connected', () => {
 
   it('closed: an error at once, by acquire, extend, release and inspect', async () => {
     const redis = await stage.through();
-    const withLock = redisExpLock({ redis, lifetime: LONG_MS });
+    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 10_000 });
     const lease = await withLock.promise(stage.key);
     redis.destroy();
     for (const call of [withLock.promise('k'), lease.extend(), lease.release(), withLock.inspect('k')]) {
@@ -117,7 +117,7 @@ describe('a client that is not connected', () => {
 
   it('still connecting: works once it is', async () => {
     const redis = unconnected();
-    const withLock = redisExpLock({ redis, lifetime: LONG_MS });
+    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 10_000 });
     const connecting = redis.connect();
     expect(redis.isReady).to.equal(false);
     const lease = await withLock.promise(stage.key);
@@ -133,7 +133,7 @@ describe('a client that is not connected', () => {
     it(`reconnecting, ${title}: works when it is back within commandTimeout`, async () => {
       const { proxy, key } = stage;
       const redis = await stage.through(options);
-      const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 5_000 });
+      const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 20_000 });
       const held = await withLock.promise(`${key}-held`);
       await dropOut(redis);
       const calls = [withLock.promise(key), held.extend(), withLock.inspect(`${key}-held`)] as const;
@@ -185,7 +185,7 @@ describe('a client that is not connected', () => {
   it('reconnecting for a moment: a release waits for it, and frees the key', async () => {
     const { proxy } = stage;
     const redis = await stage.through();
-    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 5_000 });
+    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 20_000 });
     const lease = await withLock.promise(stage.key);
     await dropOut(redis);
     const released = lease.release();
@@ -217,7 +217,7 @@ describe('concurrent callers (H26, H44)', () => {
   for (const owner of [undefined, 'the same owner']) {
     it(`never share a lock, with ${owner ?? 'no owner'}: one of fifty gets it (H26, H44)`, async () => {
       const { key } = stage;
-      const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS, owner });
+      const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS, commandTimeout: 20_000, owner });
       const outcomes = await Promise.allSettled(Array.from({ length: 50 }, () => withLock.promise(key)));
       const leases = outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value] : []));
       expect(leases).to.have.length(1);
@@ -230,12 +230,12 @@ describe('concurrent callers (H26, H44)', () => {
 
   it('never share a lock when replies are lost and all try again (H2, H44)', async () => {
     const { proxy, key } = stage;
-    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS });
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout: 10_000 });
     for (const nth of [1, 2, 4]) proxy.rule({ match: isAcquire, nth }, reset());
     let holders = 0;
     const fences = new Set<number>();
     const work = async (): Promise<void> => {
-      await withLock.run(key, { timeout: 10_000, retryTimeout: 2 }, async (lease) => {
+      await withLock.run(key, { timeout: 40_000, retryTimeout: 2 }, async (lease) => {
         holders += 1;
         fences.add(lease.fence);
         expect(holders).to.equal(1);
