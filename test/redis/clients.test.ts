@@ -446,7 +446,8 @@ describe('a client of its kind', () => {
         const face = scriptClient(redis);
         expect(await face.evictionPolicy()).to.equal('noeviction');
         await hears(face);
-        const alone = redisExpLock({ redis, commandTimeout: 2000 });
+        // Half of it is waited for a replica; the rest is for a machine that is busy.
+        const alone = redisExpLock({ redis, commandTimeout: 3_000 });
         const error = await backendError(alone.promise(uniqueKey(), { minReplicas: 1 }));
         expect(error.redisCode, 'the connection for WAIT has asked: there is no replica').to.equal('NOREPLICAS');
         await alone.close();
@@ -595,12 +596,13 @@ describe('a client of its kind', () => {
         const replica = await startReplica(master);
         closing.push(() => replica.discard());
         const redis = await ioredis(kind, { keyPrefix: 'p:', enableAutoPipelining: true }, master.port);
-        const withLock = redisExpLock({ redis, lifetime: LONG_MS, minReplicas: 1, commandTimeout: 5_000 });
+        const withLock = redisExpLock({ redis, lifetime: LONG_MS, minReplicas: 1, commandTimeout: 20_000 });
         const key = uniqueKey();
         const lease = await withLock.promise(key);
         expect(await replica.command('GET', `p:${key}`)).to.equal(lease.token);
         expect(await lease()).to.equal(true);
-        const error = await backendError(withLock.promise(key, { minReplicas: 2, commandTimeout: 2_000 }));
+        // Half of it is waited for a second replica; the rest is for a machine that is busy.
+        const error = await backendError(withLock.promise(key, { minReplicas: 2, commandTimeout: 3_000 }));
         expect(error.redisCode).to.equal('NOREPLICAS');
         await withLock.close();
       });
