@@ -20,6 +20,8 @@ export interface TestCluster {
   otherThan(node: RedisServer): Promise<RedisServer>;
   /** Begins to move the key's slot. `keys` moves some keys that are there, `end` the rest, and tells every node. */
   move(key: string, to: RedisServer): Promise<Move>;
+  /** Counts a node as failed that is silent for a moment, for tests of a failover. At first none is given up for a minute. */
+  givesUpSoon(): Promise<void>;
   /** Resolves when the replica of a master that was killed, or stands still, has its slots, and every other node knows. */
   failedOver(dead: RedisServer): Promise<RedisServer>;
   stop(): Promise<void>;
@@ -32,6 +34,8 @@ export interface Move {
 }
 
 const slotCount = 16_384;
+/** The time after which a silent node counts as failed, while the cluster begins and while a test has a master fail. */
+const shortMs = 800;
 
 export interface ClusterOptions {
   /** Options of TLS, certificates above all: the nodes speak it to each other, and to clients on ports of their own. */
@@ -46,7 +50,14 @@ export async function startCluster(
   replicasOfEach = 0,
   { tls, host = '127.0.0.1' }: ClusterOptions = {},
 ): Promise<TestCluster> {
-  const args = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '800', '--repl-diskless-sync-delay', '0'];
+  const args = [
+    '--cluster-enabled',
+    'yes',
+    '--cluster-node-timeout',
+    String(shortMs),
+    '--repl-diskless-sync-delay',
+    '0',
+  ];
   // A replica that has heard nothing for a moment may take over all the same.
   args.push('--cluster-replica-validity-factor', '0');
   const count = masters * (1 + replicasOfEach);
@@ -83,9 +94,18 @@ export async function startCluster(
   };
   await Promise.all(nodes.slice(masters).map((node, i) => follow(node, i)));
 
-  // Without replicas nothing fails over, and a node that a busy machine holds up must not take the cluster down.
-  if (replicasOfEach === 0)
-    await Promise.all(nodes.map((node) => node.command('CONFIG', 'SET', 'cluster-node-timeout', 60_000)));
+  // From here on a node that a busy machine holds up must not take the cluster down, or lose its slots to its replica.
+  const isWhole = async (node: RedisServer): Promise<boolean> =>
+    !/fail/.test(await node.command('CLUSTER', 'NODES')) &&
+    /cluster_state:ok/.test(await node.command('CLUSTER', 'INFO'));
+  const areWhole = async (): Promise<boolean> => (await Promise.all(nodes.map(isWhole))).every(Boolean);
+  const patience = (ms: number): Promise<unknown> =>
+    Promise.all(nodes.map((node) => node.command('CONFIG', 'SET', 'cluster-node-timeout', ms)));
+  for (await patience(60_000); !(await areWhole()); await patience(60_000)) {
+    // One that was given up just before would stay so for two minutes.
+    await patience(shortMs);
+    await waitFor(areWhole, { what: 'the nodes to find each other again' });
+  }
 
   const gone = new Set<RedisServer>();
   const living = (): RedisServer[] => nodes.filter((node) => !gone.has(node));
@@ -153,6 +173,9 @@ export async function startCluster(
           await waitFor(knows, { what: `every node to know who has slot ${slot}` });
         },
       };
+    },
+    async givesUpSoon() {
+      await patience(shortMs);
     },
     async failedOver(dead) {
       gone.add(dead);
