@@ -122,7 +122,7 @@ describe('a client of its kind', () => {
     const clients = [...ioredisKinds.slice(1).map((kind) => ioredis(kind)), nodeRedis('redis-4'), nodeRedis('redis-5')];
     for (const redis of await Promise.all(clients)) {
       await redis.subscribe('news', () => {});
-      const error = await backendError(redisExpLock({ redis }).promise(uniqueKey(), { timeout: LONG_MS }));
+      const error = await backendError(redisExpLock({ redis, ...patient }).promise(uniqueKey(), { timeout: LONG_MS }));
       expect(error.message).to.match(/subscribe/i);
       expect(error.retryable).to.equal(false);
     }
@@ -169,7 +169,7 @@ describe('a client of its kind', () => {
         closing.push(leave);
         const key = uniqueKey();
         await server.command('LPUSH', key, 'a');
-        const error = await backendError(redisExpLock({ redis }).promise(key));
+        const error = await backendError(redisExpLock({ redis, ...patient }).promise(key));
         expect(error).to.include({ redisCode: 'WRONGTYPE', retryable: false });
         const denied = await deniedScript(scriptClient(redis));
         expect(denied).to.match(/^(READONLY|NOPERM|LOADING|OOM|TRYAGAIN)+$/);
