@@ -91,7 +91,7 @@ describe('loss', () => {
     });
 
     it('is one signal, which aborts once', async () => {
-      const lease = await withLock.promise(key, { lifetime: 1_000, maxRetries: 5 });
+      const lease = await withLock.promise(key, { lifetime: 1_000, commandTimeout: 10_000, maxRetries: 5 });
       const { signal } = lease;
       let aborts = 0;
       signal.addEventListener('abort', () => {
@@ -392,7 +392,7 @@ describe('loss', () => {
   });
 
   it('two leases of one key, one after the other, do not speak for one another', async () => {
-    const stale = await withLock.promise(key, { lifetime: 1_000, maxRetries: 5 });
+    const stale = await withLock.promise(key, { lifetime: 1_000, commandTimeout: 10_000, maxRetries: 5 });
     await waitFor(async () => (await direct.exists(key)) === 0);
     const fresh = await withLock.promise(key, { lifetime: 30_000, commandTimeout: 10_000 });
     expect(await stale.extend(60_000)).to.equal(false);
