@@ -1,6 +1,5 @@
 // Replies that no script gives, or that come too late: none means held, and every key is freed.
 import { randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
@@ -137,13 +136,14 @@ describe('strange and late replies', () => {
     it('H6: a server that is paused for longer than the lifetime: not granted, and released', async () => {
       await (await withLock.promise(key))();
       for (const stall of [
-        () => server.command('CLIENT', 'PAUSE', 1_000, 'ALL'),
-        () => void server.command('DEBUG', 'SLEEP', 1),
+        ['CLIENT', 'PAUSE', '1000', 'ALL'],
+        ['DEBUG', 'SLEEP', '1'],
       ]) {
         const { called } = await recorded(async () => {
-          await stall();
-          await sleep(20);
-          const error = await failure(withLock.promise(key, { lifetime: 200, commandTimeout: 5_000 }));
+          // Over the same connection, so that the request arrives behind it however slow this process is.
+          const stalled = client.sendCommand(stall);
+          const error = await failure(withLock.promise(key, { lifetime: 200, commandTimeout: 10_000 }));
+          await stalled;
           expect(error).to.include({ code: 'ERR_LOCK_BACKEND', key });
           await freed();
           await withLock.close();
@@ -169,7 +169,7 @@ describe('strange and late replies', () => {
         evalSha: (...args: Parameters<Client['evalSha']>) => stalling(client.evalSha(...args)),
         eval: (...args: Parameters<Client['eval']>) => stalling(client.eval(...args)),
       };
-      const lock = redisExpLock({ redis: slow, lifetime: 1_000 });
+      const lock = redisExpLock({ redis: slow, lifetime: 1_000, commandTimeout: 10_000 });
       const { called } = await recorded(async () => {
         const results = await new Promise<unknown[]>((resolve) => lock(key, (...args: unknown[]) => resolve(args)));
         expect(results).to.have.length(1);

@@ -447,11 +447,12 @@ describe('a grant that comes too late to be of use (H6, H7)', () => {
 
   it('Redis was paused before it granted: the key that would live on is released (H6)', async () => {
     const { server, key } = stage;
-    const withLock = redisExpLock({ redis: await stage.direct(), lifetime: 1_500, commandTimeout: 5_000 });
-    await (await withLock.promise(`${key}-before`)).release();
+    const redis = await stage.direct();
+    const withLock = redisExpLock({ redis, lifetime: 1_500, commandTimeout: 10_000 });
+    await (await withLock.promise(`${key}-before`, { lifetime: LONG_MS })).release();
     const recording = await recordCommands(server);
-    const asleep = server.command('DEBUG', 'SLEEP', 1.7);
-    await sleep(50);
+    // Over the same connection, so that the acquire arrives behind it however slow this process is.
+    const asleep = redis.sendCommand(['DEBUG', 'SLEEP', '1.7']);
     await backendError(withLock.promise(key));
     await asleep;
     await stage.freed();
