@@ -33,6 +33,8 @@ describe('Upstash', () => {
     await server.discard();
   });
 
+  /** Nothing here is about how long a reply takes, but where a test says so. */
+  const terms = { lifetime: LONG_MS, commandTimeout: 10_000 };
   const dial = (options: object = {}): Redis =>
     new Redis({ url: bridge.url, token: bridge.token, retry: false, enableTelemetry: false, ...options });
 
@@ -49,7 +51,7 @@ describe('Upstash', () => {
 
     for (const [name, make] of Object.entries(kinds)) {
       it(`${name}: all that a lock does`, async () => {
-        const withLock = redisExpLock({ redis: make(), lifetime: LONG_MS, owner: 'me' });
+        const withLock = redisExpLock({ redis: make(), ...terms, owner: 'me' });
         const lease = await withLock.promise(key);
         expect(await server.command('GET', key)).to.equal(lease.token);
         expect(await withLock.tryLock(key)).to.equal(null);
@@ -66,13 +68,13 @@ describe('Upstash', () => {
     for (const name of ['as it comes', 'without automatic deserialization', 'without base64']) {
       it(`${name}: a text stays what it is, whatever it looks like`, async () => {
         const redis = kinds[name]!();
-        const withLock = redisExpLock({ redis, lifetime: LONG_MS });
+        const withLock = redisExpLock({ redis, ...terms });
         for (const [n, value] of ['5', 5, 'true', true, null, '"x"', { a: '1' }, ['ü😀', 'OK'], 'OK', ''].entries()) {
           await withLock.cached(`${key}${n}`, { ttl: LONG_MS }, () => value);
           expect(await withLock.cached(`${key}${n}`, { ttl: LONG_MS }, () => 'loaded again')).to.deep.equal(value);
         }
         for (const value of ['{ "a": 1 }', '1.0', '"x"', 'null']) {
-          const election = new Election(key, { redis, lifetime: LONG_MS });
+          const election = new Election(key, { redis, ...terms });
           await election.lead(async (term) => {
             await term.proclaim(value);
             expect((await election.leader())!.value).to.equal(value);
@@ -87,7 +89,7 @@ describe('Upstash', () => {
     const password = 'the-password-of-the-address';
 
     async function expectRefusal(redis: Redis, of: object = {}): Promise<redisExpLock.LockBackendError> {
-      const error = await backendError(redisExpLock({ redis }).promise(key));
+      const error = await backendError(redisExpLock({ redis, ...terms }).promise(key));
       expect(error).to.include(of);
       const said = textsIn(error).join('\n');
       for (const secret of [bridge.token, password, Buffer.from(bridge.token).toString('base64'), 'command was'])
@@ -161,7 +163,7 @@ describe('Upstash', () => {
   });
 
   it('waiting polls; a release is seen at the next attempt', async () => {
-    const [one, two] = [redisExpLock({ redis: dial(), lifetime: LONG_MS }), redisExpLock({ redis: dial() })];
+    const [one, two] = [redisExpLock({ redis: dial(), ...terms }), redisExpLock({ redis: dial(), ...terms })];
     const held = await one.promise(key);
     const waiting = two.promise(key, { timeout: LONG_MS });
     const before = bridge.arrived;
@@ -187,7 +189,8 @@ describe('Upstash', () => {
       seen += 1;
       return next(request);
     });
-    await redisExpLock({ redis }).run(key, () => {});
+    // With a lifetime that the two requests do not outlast: a renewal would be a third.
+    await redisExpLock({ redis, ...terms }).run(key, () => {});
     expect(seen).to.equal(2);
   });
 });
