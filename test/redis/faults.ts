@@ -111,7 +111,8 @@ export class Stage {
   async expectFree(key = this.key): Promise<void> {
     expect(await this.holder(key)).to.equal(null);
     const before = await this.fence();
-    const lease = await redisExpLock({ redis: await this.direct() }).promise(key);
+    const options = { lifetime: LONG_MS, commandTimeout: 10_000 };
+    const lease = await redisExpLock({ redis: await this.direct(), ...options }).promise(key);
     expect(lease.fence).to.be.greaterThan(before ?? 0);
     expect(await lease.release()).to.equal(true);
   }
