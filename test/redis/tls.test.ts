@@ -60,8 +60,12 @@ const glide: Dial = async (port, password) => {
   const redis = await GlideClient.createClient({
     addresses: [{ port, host: '127.0.0.1' }],
     useTLS: true,
+    requestTimeout: 20_000, // 250 ms by default, which a busy machine exceeds
     credentials: { username: 'lock', password },
-    advancedConfiguration: { tlsAdvancedConfiguration: { rootCertificates: ca } },
+    advancedConfiguration: {
+      connectionTimeout: 20_000,
+      tlsAdvancedConfiguration: { rootCertificates: ca },
+    },
   });
   return { redis, close: () => redis.close() };
 };
@@ -122,7 +126,7 @@ describe('TLS, a password, and the least rights (H54, H58)', () => {
     it(`${name}: a wrong password is named, by the client or by the first lock (H54)`, async () => {
       const locked = dialIt(port, 'wrong').then((way) => {
         open.push(way);
-        return redisExpLock({ redis: way.redis, prefix: 'lk:' }).promise(uniqueKey());
+        return redisExpLock({ redis: way.redis, prefix: 'lk:', commandTimeout: 10_000 }).promise(uniqueKey());
       });
       const error = await rejectionOf(locked);
       expect(error.message).to.match(/WRONGPASS|NOAUTH|invalid username-password|authenticat/i);

@@ -103,7 +103,10 @@ const glide: Kind = {
       { host, port },
       {
         useTLS: true,
-        advancedConfiguration: { tlsAdvancedConfiguration: { rootCertificates: ca } },
+        advancedConfiguration: {
+          connectionTimeout: 20_000,
+          tlsAdvancedConfiguration: { rootCertificates: ca },
+        },
       },
     ),
 };
@@ -111,7 +114,13 @@ const glide: Kind = {
 async function glideTo(name: string, address: object, options: object): Promise<Way> {
   const package_ = require('@valkey/valkey-glide');
   package_.Logger.init('off');
-  const redis = await package_[name].createClient({ addresses: [address], credentials: user, ...options });
+  const redis = await package_[name].createClient({
+    addresses: [address],
+    credentials: user,
+    requestTimeout: 20_000, // 250 ms by default, which a busy machine exceeds
+    advancedConfiguration: { connectionTimeout: 20_000 },
+    ...options,
+  });
   return { redis, close: () => redis.close() };
 }
 
