@@ -60,7 +60,9 @@ describe('many callers with minReplicas (H99, H59)', () => {
     const redis = await dials[name]!();
     const withLock = redisExpLock({ redis, lifetime: LONG_MS, minReplicas: 1, commandTimeout, ...options });
     ends.push(() => withLock.close({ drain: false }));
-    await waitFor(() => withLock.promise(uniqueKey()).then((lease) => lease()), { what: `${name} to be connected` });
+    await waitFor(() => withLock.promise(uniqueKey(), { timeout: 20_000 }).then((lease) => lease()), {
+      what: `${name} to be connected`,
+    });
     return withLock;
   }
 

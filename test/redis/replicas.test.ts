@@ -19,8 +19,10 @@ describe('a failover to a replica that lags (H59)', () => {
   let proxy: FaultProxy;
   let key: string;
   const clients: Client[] = [];
-  /** Survives the outage by far, and is renewed soon after it. */
-  const lifetime = 3_000;
+  /** Survives the outage by far. */
+  const lifetime = 30_000;
+  /** No reply comes too late. */
+  const commandTimeout = 10_000;
 
   beforeEach(async () => {
     master = await startRedis();
@@ -65,18 +67,30 @@ describe('a failover to a replica that lags (H59)', () => {
     await proxy.start();
   }
 
+  /** The loss that a lease hears of at its next extension, which is asked for until the client has found the new master. */
+  async function lossAtExtension(lease: redisExpLock.Lease): Promise<redisExpLock.LockLostError> {
+    const isLost = async (): Promise<boolean> => {
+      await lease.extend().catch((error) => expect(error).to.be.instanceOf(redisExpLock.LockBackendError));
+      return lease.signal.aborted;
+    };
+    await waitFor(isLost, { what: 'the loss' });
+    return lossOf(lease);
+  }
+
   it('grants twice; the old holder is notified at its next extension (taken), and its fence is the lower one (H59)', async () => {
-    const withLock = redisExpLock({ redis: await client(proxy.url), lifetime });
+    const withLock = redisExpLock({ redis: await client(proxy.url), lifetime, commandTimeout });
     await stopReplica();
     const old = await withLock.promise(key, { autoExtend: true });
     await failOver();
-    const next = await redisExpLock({ redis: await client(replica.url), lifetime: LONG_MS }).promise(key);
+    const next = await redisExpLock({ redis: await client(replica.url), lifetime: LONG_MS, commandTimeout }).promise(
+      key,
+    );
     expect(old.remaining(), 'both valid by their own clocks').to.be.greaterThan(0);
     expect(next.remaining(), 'both valid by their own clocks').to.be.greaterThan(0);
     expect(next.fence).to.be.greaterThan(old.fence);
 
     await redirect();
-    const error = await lossOf(old);
+    const error = await lossAtExtension(old);
     expect([error.code, error.reason]).to.deep.equal(['ERR_LOCK_LOST', 'taken']);
     expect(await old.release()).to.equal(false);
     expect(await replica.command('GET', key)).to.equal(next.token);
@@ -84,7 +98,7 @@ describe('a failover to a replica that lags (H59)', () => {
   });
 
   it('loses a lock that nobody has taken since; the holder is notified at its next extension (missing) (H59)', async () => {
-    const withLock = redisExpLock({ redis: await client(proxy.url), lifetime });
+    const withLock = redisExpLock({ redis: await client(proxy.url), lifetime, commandTimeout });
     const { fence } = await withLock.run(key, (lease) => lease);
     await replicated('redis-exp-lock:fence', String(fence));
     await stopReplica();
@@ -92,23 +106,24 @@ describe('a failover to a replica that lags (H59)', () => {
       withLock.run(key, async (old) => {
         await failOver();
         await redirect();
-        expect((await lossOf(old)).reason).to.equal('missing');
+        expect((await lossAtExtension(old)).reason).to.equal('missing');
         return old.fence;
       }),
     );
     expect(error).to.be.instanceOf(redisExpLock.LockLostError);
     expect(error.reason).to.equal('missing');
-    const next = await withLock.promise(key, { maxRetries: 5 });
+    const next = await withLock.promise(key, { maxRetries: 50 });
     expect(next.fence).to.be.greaterThan(error.result);
   });
 
   it('keeps a lock that had reached the replica: its holder renews it there (H59)', async () => {
-    const withLock = redisExpLock({ redis: await client(proxy.url), lifetime });
-    const lease = await withLock.promise(key, { autoExtend: true });
+    const withLock = redisExpLock({ redis: await client(proxy.url), lifetime, commandTimeout });
+    // Renewed after three seconds, and again and again while the master is gone.
+    const lease = await withLock.promise(key, { autoExtend: true, lifetime: 9_000 });
     await replicated(key, lease.token);
     await failOver();
     await redirect();
-    const next = redisExpLock({ redis: await client(replica.url) });
+    const next = redisExpLock({ redis: await client(replica.url), commandTimeout });
     expect(await next.tryLock(key)).to.equal(null);
     let { reply } = await proxy.seen({ match: isExtension });
     // One that a slow machine sent before the failover made the script known by its name, there and not here.
@@ -126,7 +141,9 @@ describe('a failover to a replica that lags (H59)', () => {
     const error = await backendError(withLock.promise(key));
     expect([error.redisCode, error.retryable]).to.deep.equal(['NOREPLICAS', true]);
     await failOver();
-    const next = await redisExpLock({ redis: await client(replica.url), lifetime: LONG_MS }).promise(key);
+    const next = await redisExpLock({ redis: await client(replica.url), lifetime: LONG_MS, commandTimeout }).promise(
+      key,
+    );
     await redirect();
     await withLock.close();
     expect(await replica.command('GET', key)).to.equal(next.token);
@@ -134,6 +151,8 @@ describe('a failover to a replica that lags (H59)', () => {
 });
 
 describe('minReplicas (H59)', () => {
+  /** No reply comes too late. */
+  const commandTimeout = 10_000;
   let master: RedisServer;
   let replica: RedisServer;
   let proxy: FaultProxy;
@@ -170,6 +189,12 @@ describe('minReplicas (H59)', () => {
   const connections = async (): Promise<number> =>
     (await master.command<string>('CLIENT', 'LIST', 'TYPE', 'normal')).trim().split('\n').length;
 
+  /** The number of connections once those of earlier tests are gone: the client of this test and ours to the master are left. */
+  async function settledConnections(): Promise<number> {
+    await waitFor(async () => (await connections()) === 2, { what: 'earlier connections to be gone' });
+    return 2;
+  }
+
   /** True once the replica has acknowledged all, which it says once a second. */
   async function replicaHasSaidAll(): Promise<boolean> {
     const info = await master.command<string>('INFO', 'replication');
@@ -182,7 +207,7 @@ describe('minReplicas (H59)', () => {
 
   it('of a healthy replica: it has the key when the grant returns (H59)', async () => {
     for (let round = 0; round < 20; round += 1) {
-      const lease = await withLock.promise(key, { commandTimeout: 5_000 });
+      const lease = await withLock.promise(key, { commandTimeout });
       expect(await replica.command('GET', key)).to.equal(lease.token);
       expect(await replica.command('GET', 'redis-exp-lock:fence')).to.equal(String(lease.fence));
       expect(await lease.release()).to.equal(true);
@@ -197,7 +222,7 @@ describe('minReplicas (H59)', () => {
   });
 
   it('of a replica that is paused: an error, and nothing is held (H59)', async () => {
-    await (await withLock.promise(key)).release();
+    await (await withLock.promise(key, { timeout: 20_000 })).release();
     // By its SHA, the script would come behind WAIT, and that has its answer where the replica is known to have all.
     await master.command('SCRIPT', 'FLUSH');
     await waitFor(replicaHasSaidAll, { what: 'the replica to say that it has all' });
@@ -228,10 +253,10 @@ describe('minReplicas (H59)', () => {
   });
 
   it('the reply is lost with the connection: the retry is the same grant (H2, H59)', async () => {
-    await (await withLock.promise(key)).release();
+    await (await withLock.promise(key, { commandTimeout })).release();
     const lost = proxy.seen({ match: isAcquire });
     proxy.rule({ match: isAcquire, nth: 1 }, reset());
-    const lease = await withLock.promise(key, { maxRetries: 50, retryTimeout: 10 });
+    const lease = await withLock.promise(key, { maxRetries: 50, retryTimeout: 10, commandTimeout });
     expect(String((await lost).reply)).to.contain(`:${lease.fence}\r\n`);
     expect(await holder()).to.equal(lease.token);
     expect(await replica.command('GET', key)).to.equal(lease.token);
@@ -241,7 +266,8 @@ describe('minReplicas (H59)', () => {
     const title = standsStill ? 'not counted for a replica that never got the key' : 'both are done again';
     it(`the connection is another one between the write and WAIT: ${title} (H59)`, async () => {
       const sly = clientWhoseFirstWaitComesOnTheNextConnection();
-      withLock = redisExpLock({ redis: sly, minReplicas: 1, lifetime: LONG_MS, commandTimeout: 3_000 });
+      const limit = standsStill ? 3_000 : commandTimeout;
+      withLock = redisExpLock({ redis: sly, minReplicas: 1, lifetime: LONG_MS, commandTimeout: limit });
       if (standsStill) await replica.pause();
       const acquired = withLock.promise(key);
       if (standsStill) {
@@ -285,9 +311,10 @@ describe('minReplicas (H59)', () => {
   }
 
   it('its connection is one, made when first needed, shared by all users of the client, and gone with the last (H59)', async () => {
-    const before = await connections();
-    const other = redisExpLock({ redis, minReplicas: 1, lifetime: LONG_MS });
-    await Promise.all([withLock.promise(`${key}-a`), withLock.promise(`${key}-b`), other.promise(`${key}-c`)]);
+    const before = await settledConnections();
+    const other = redisExpLock({ redis, minReplicas: 1, lifetime: LONG_MS, commandTimeout });
+    const mine = ['a', 'b'].map((each) => withLock.promise(`${key}-${each}`, { commandTimeout }));
+    await Promise.all([...mine, other.promise(`${key}-c`)]);
     expect(await connections()).to.equal(before + 1);
     await withLock.close({ drain: false });
     expect(await (await other.promise(`${key}-d`)).release()).to.equal(true);
@@ -298,24 +325,24 @@ describe('minReplicas (H59)', () => {
   });
 
   it('without it there is no further connection (H59)', async () => {
-    const before = await connections();
-    const plain = redisExpLock({ redis });
+    const before = await settledConnections();
+    const plain = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout });
     await (await plain.promise(key)).release();
     expect(await connections()).to.equal(before);
     await plain.close();
   });
 
   it('its connection breaks while nobody uses it: the next acquire works, and nothing crashes (H59)', async () => {
-    await (await withLock.promise(key)).release();
+    await (await withLock.promise(key, { commandTimeout })).release();
     proxy.resetAll();
-    const lease = await withLock.promise(key, { timeout: 5_000 });
+    const lease = await withLock.promise(key, { timeout: 20_000, commandTimeout });
     expect(await holder()).to.equal(lease.token);
   });
 
   it('no right to WAIT: an error at once, by name, and what was written is released (H54, H59)', async () => {
     await master.command('ACL', 'SETUSER', 'nowait', 'reset', 'on', '>pw', '~*', '+@all', '-wait');
     const user = await connect(master.url, { ...REDIAL, username: 'nowait', password: 'pw' });
-    const limited = redisExpLock({ redis: user, minReplicas: 1, lifetime: LONG_MS });
+    const limited = redisExpLock({ redis: user, minReplicas: 1, lifetime: LONG_MS, commandTimeout: 3_000 });
     try {
       const error = await backendError(limited.promise(key, { timeout: LONG_MS }));
       expect([error.redisCode, error.retryable]).to.deep.equal(['NOPERM', false]);

@@ -105,22 +105,26 @@ describe('three sentinels fail a master over', () => {
     const [heir] = replicas;
     const stories = await Promise.all(
       kinds.map(async ([name, dial]) => {
-        const options = { lifetime: 12_000, commandTimeout: 1_000 };
+        const options = { lifetime: 30_000, commandTimeout: 1_000 }; // the failover takes less than the lifetime
         const mine = redisExpLock({ redis: await dial('kept'), ...options });
         const others = redisExpLock({ redis: await dial('kept'), ...options });
         const key = uniqueKey();
-        const lease = await mine.promise(key, { autoExtend: true, minReplicas: 1 });
+        const lease = await mine.promise(key, { autoExtend: true, minReplicas: 1, commandTimeout: 10_000 });
         return { name, mine, others, key, lease };
       }),
     );
     for (const { key, lease } of stories) await waitFor(async () => (await heir!.command('GET', key)) === lease.token);
     await master.kill();
-    const waiting = stories.map(({ others, key }) => others.run(key, { timeout: 25_000 }, ({ fence }) => fence));
+    const waiting = stories.map(({ others, key }) => others.run(key, { timeout: 50_000 }, ({ fence }) => fence));
     await promoted(heir!);
     await Promise.all(
       stories.map(async ({ name, mine, key, lease }, i) => {
         const leftMs = lease.remaining();
-        await waitFor(() => lease.remaining() > leftMs, { what: `${name} to renew` });
+        const isRenewed = async (): Promise<boolean> => {
+          await lease.extend().catch((error) => expect(error).to.be.instanceOf(redisExpLock.LockBackendError));
+          return lease.remaining() > leftMs;
+        };
+        await waitFor(isRenewed, { what: `${name} to renew` });
         expect(await heir!.command('GET', key), name).to.equal(lease.token);
         expect(await lease(), name).to.equal(true);
         expect(await waiting[i], name).to.be.greaterThan(lease.fence);
@@ -143,7 +147,7 @@ describe('three sentinels fail a master over', () => {
         return {
           name,
           key: uniqueKey(),
-          withLock: redisExpLock({ redis, lifetime: LONG_MS }),
+          withLock: redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 5_000 }),
           other: await dial('lost'),
         };
       }),
@@ -156,7 +160,7 @@ describe('three sentinels fail a master over', () => {
     const row = await resource.connect();
     await Promise.all(
       held.map(async ({ name, key, other, old }) => {
-        const next = await redisExpLock({ redis: other, lifetime: LONG_MS }).promise(key, { timeout: 15_000 });
+        const next = await redisExpLock({ redis: other, lifetime: LONG_MS }).promise(key, { timeout: 30_000 });
         expect(
           Math.min(old.remaining(), next.remaining()),
           `${name}: both valid by their own clocks`,
@@ -198,13 +202,15 @@ describe('three sentinels fail a master over', () => {
     const withLock = redisExpLock({ redis, lifetime: LONG_MS, minReplicas: 1, commandTimeout: 2_000 });
     const other = redisExpLock({ redis: await ioredis('ioredis')('refused'), lifetime: LONG_MS });
     const key = uniqueKey();
+    // As in use: its connections stand before the fault.
+    await (await withLock.promise(uniqueKey(), { timeout: 20_000 }))();
     await stopReplica(all.refused, heir!);
     const error = await backendError(withLock.promise(key));
     expect([error.redisCode, error.retryable]).to.deep.equal(['NOREPLICAS', true]);
     await master.kill();
     await heir!.resume();
     await promoted(heir!);
-    const next = await other.promise(key, { timeout: 15_000 });
+    const next = await other.promise(key, { timeout: 30_000 });
     expect(await heir!.command('GET', key)).to.equal(next.token);
     await withLock.close();
     expect(await heir!.command('GET', key)).to.equal(next.token);
@@ -217,7 +223,7 @@ describe('three sentinels fail a master over', () => {
     const withLock = redisExpLock({ redis: await dial('narrowed'), lifetime: LONG_MS, commandTimeout: 1_500 });
     const other = redisExpLock({ redis: await dial('narrowed'), lifetime: LONG_MS });
     const key = uniqueKey();
-    const both = await withLock.promise(key, { minReplicas: 2 });
+    const both = await withLock.promise(key, { minReplicas: 2, commandTimeout: 10_000 });
     for (const replica of replicas) expect(await replica.command('GET', key)).to.equal(both.token);
     await both();
     await waitFor(async () => (await heir!.command('EXISTS', key)) === 0);
@@ -229,12 +235,12 @@ describe('three sentinels fail a master over', () => {
     await master.command('CLIENT', 'KILL', 'TYPE', 'replica');
     const back = async () => /state=online/.test(await master.command('INFO', 'replication'));
     await waitFor(back, { what: 'the witness to be back' });
-    const old = await withLock.promise(key, { minReplicas: 1, timeout: 10_000 });
+    const old = await withLock.promise(key, { minReplicas: 1, timeout: 20_000 });
     expect(await witness!.command('GET', key)).to.equal(old.token);
     await Promise.all([master.kill(), witness!.kill()]);
     await heir!.resume();
     await promoted(heir!);
-    const next = await other.promise(key, { timeout: 15_000 });
+    const next = await other.promise(key, { timeout: 30_000 });
     expect(Math.min(old.remaining(), next.remaining()), 'both valid by their own clocks').to.be.greaterThan(0);
     expect(next.fence).to.be.greaterThan(old.fence);
   });
@@ -335,7 +341,8 @@ describe('three sentinels fail a master over', () => {
         const redis = await dial('stopped');
         const warnings = await published('redis-exp-lock:warning', async () => {
           for (let n = 0; n < 3; n++) {
-            const withLock = redisExpLock({ redis, minReplicas, commandTimeout: 1000 });
+            const commandTimeout = minReplicas > 0 ? 1_000 : 10_000; // a WAIT in vain takes all of it
+            const withLock = redisExpLock({ redis, minReplicas, lifetime: LONG_MS, commandTimeout });
             // The old master is a replica only after some seconds.
             await withLock.run(uniqueKey(), () => {}).catch((error) => expect(error.redisCode).to.equal('NOREPLICAS'));
           }
