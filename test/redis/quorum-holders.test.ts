@@ -12,7 +12,8 @@ import { REDIAL } from './faults';
 import { lossOf, rejectionOf } from './holding';
 
 const { RWLock, Semaphore } = redisExpLock;
-const lifetime = 10_000;
+/** A node has an eighth of the lifetime to reply. */
+const patient = { lifetime: 30_000, commandTimeout: 5_000 };
 
 describe('several holders on a quorum', () => {
   let servers: RedisServer[];
@@ -42,12 +43,12 @@ describe('several holders on a quorum', () => {
   const near = (options: Partial<redisExpLock.RWLockOptions> = {}): redisExpLock.RWLock => make(redis, options);
   const far = (options: Partial<redisExpLock.RWLockOptions> = {}): redisExpLock.RWLock => make(elsewhere, options);
   function make(clients: Client[], options: Partial<redisExpLock.RWLockOptions>): redisExpLock.RWLock {
-    const lock = new RWLock(key, { redis: clients, lifetime, ...options });
+    const lock = new RWLock(key, { redis: clients, ...patient, ...options });
     open.push(lock);
     return lock;
   }
   function semaphore(permits: number, clients = redis): redisExpLock.Semaphore {
-    const made = new Semaphore(key, permits, { redis: clients, lifetime });
+    const made = new Semaphore(key, permits, { redis: clients, ...patient });
     open.push(made);
     return made;
   }
@@ -135,7 +136,7 @@ describe('several holders on a quorum', () => {
   it('H46: an upgrade that was given up leaves a reader, and a second one a LockDeadlockError', async () => {
     const [one, two] = [await near().acquireRead(), await far().acquireRead()];
     const waiting = one.upgrade({ timeout: 20_000 });
-    await waitFor(async () => (await redisExpLock({ redis }).inspect(key)).waiters > 0, {
+    await waitFor(async () => (await redisExpLock({ redis, ...patient }).inspect(key)).waiters > 0, {
       what: 'the upgrade to wait',
     });
     const error = await rejectionOf(two.upgrade({ timeout: 20_000 }));
@@ -148,7 +149,7 @@ describe('several holders on a quorum', () => {
     const [three, four] = [await near().acquireRead(), await far().acquireRead()];
     expect(await rejectionOf(three.upgrade({ maxRetries: 2 }))).to.include({ code: 'ERR_LOCK_ATTEMPTS' });
     expect([three.mode, await three.extend()]).to.deep.equal(['read', true]);
-    const five = await near().acquireRead({ timeout: 5_000 });
+    const five = await near().acquireRead({ timeout: 20_000 });
     await Promise.all([three, four, five].map((lease) => lease.release()));
     await nothingIsLeft();
   });
@@ -214,10 +215,10 @@ describe('several holders on a quorum', () => {
 
   it('readers and a writer go on while one node is gone; with two, the caller gets an error', async () => {
     await servers[2]!.kill();
-    const reader = await near().acquireRead({ maxRetries: 0, timeout: 5_000 });
+    const reader = await near().acquireRead({ maxRetries: 0, timeout: 20_000 });
     expect(await rejectionOf(far().acquireWrite(once))).to.include({ code: 'ERR_LOCK_ATTEMPTS' });
     expect(await reader.extend()).to.equal(true);
-    await reader.upgrade({ timeout: 5_000 });
+    await reader.upgrade({ timeout: 20_000 });
     expect(await reader.release()).to.equal(true);
     await servers[1]!.kill();
     expect(await rejectionOf(near().acquireRead(once))).to.include({ code: 'ERR_LOCK_BACKEND', retryable: true });
