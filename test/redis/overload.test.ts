@@ -18,7 +18,7 @@ describe('many callers at once', () => {
   describe('of one key', () => {
     it('H99: all are served, and Redis does far less than one command for each', async () => {
       const callers = 20_000;
-      const withLock = redisExpLock({ redis: client });
+      const withLock = redisExpLock({ redis: client, lifetime: 60_000, commandTimeout: 20_000 });
       const observer = await connect(server.url);
       const before = await commandStats(observer);
       let served = 0;
@@ -47,11 +47,11 @@ describe('many callers at once', () => {
 
     it('H72: once Redis answers again, a caller that waited behind a failed attempt says that the key is busy', async () => {
       const holder = redisExpLock({ redis: await connect(server.url), lifetime: 60_000 });
-      const lease = await holder.promise('stale');
+      const lease = await holder.promise('stale', { commandTimeout: 20_000 });
       const withLock = redisExpLock({ redis: client, commandTimeout: 1_000 });
       await server.pause();
       const first = failure(withLock.promise('stale', { timeout: 1_200 }));
-      const follower = failure(withLock.promise('stale', { timeout: 4_000 }));
+      const follower = failure(withLock.promise('stale', { timeout: 6_000 }));
       expect((await first).code).to.equal('ERR_LOCK_BACKEND');
       await server.resume();
       expect((await follower).code).to.equal('ERR_LOCK_TIMEOUT');
@@ -60,7 +60,7 @@ describe('many callers at once', () => {
     });
 
     it('H7: the function of the first caller begins before those behind it are queued', async () => {
-      const withLock = redisExpLock({ redis: client });
+      const withLock = redisExpLock({ redis: client, lifetime: 60_000, commandTimeout: 20_000 });
       const whenOpen = sinon.spy(WakeUps.prototype, 'whenOpen');
       try {
         const queuedBefore: number[] = [];
@@ -84,7 +84,7 @@ describe('many callers at once', () => {
     });
 
     it('H99: a request whose caller has given up is not sent', async () => {
-      const withLock = redisExpLock({ redis: client, lifetime: 60_000 });
+      const withLock = redisExpLock({ redis: client, lifetime: 60_000, commandTimeout: 3_000 }); // close() waits for it
       const keys = Array.from({ length: 10_000 }, (_, n) => `key ${n}`);
       const controller = new AbortController();
       const waits = keys.map((key) => failure(withLock.promise(key, { signal: controller.signal })));

@@ -10,6 +10,7 @@ import { randomFactor, randomRuns } from '../support/random-runs';
 import { backendError, useStage } from './faults';
 
 const LONG_MS = 60_000;
+const terms = { lifetime: LONG_MS, commandTimeout: 10_000 };
 
 /** The state of a key before the tick, and what is asked for it in the tick. */
 interface Scene {
@@ -39,7 +40,7 @@ describe('the plain batch', function () {
 
   async function play(prefix: string, some: readonly Scene[], isTogether: boolean): Promise<unknown[]> {
     const { server } = stage;
-    const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS, prefix });
+    const withLock = redisExpLock({ redis: await stage.direct(), ...terms, prefix });
     const leases = new Map<number, redisExpLock.Lease>();
     for (const [n, { state }] of some.entries()) {
       const key = `${prefix}${n}`;
@@ -121,7 +122,7 @@ describe('the plain batch', function () {
 
   it('60 acquires and 60 releases: about one command each, and the counter is written once', async () => {
     const { server, key } = stage;
-    const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS });
+    const withLock = redisExpLock({ redis: await stage.direct(), ...terms });
     const keys = Array.from({ length: 60 }, (_, n) => `${key}-${n}`);
     const first = await Promise.all(keys.map((each) => withLock.promise(`${each}-a`)));
     await server.command('CONFIG', 'RESETSTAT');
@@ -140,7 +141,7 @@ describe('the plain batch', function () {
 
   it('H25: released in one tick while others hold the keys: false, and those keys are left alone', async () => {
     const { server, key } = stage;
-    const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS });
+    const withLock = redisExpLock({ redis: await stage.direct(), ...terms });
     const keys = Array.from({ length: 5 }, (_, n) => `${key}-${n}`);
     const leases = await Promise.all(keys.map((each) => withLock.promise(each)));
     for (const each of keys.slice(1)) await server.command('SET', each, 'somebody else', 'PX', LONG_MS);
@@ -221,7 +222,12 @@ describe('the plain batch', function () {
 
     it('a thousand leases that are due together are renewed a batch a turn, and none is lost', async () => {
       const { server, key } = stage;
-      const withLock = redisExpLock({ redis: await stage.direct(), lifetime: 3000, autoExtend: true });
+      const withLock = redisExpLock({
+        redis: await stage.direct(),
+        lifetime: 9_000,
+        commandTimeout: 10_000,
+        autoExtend: true,
+      });
       const keys = Array.from({ length: 1000 }, (_, n) => `${key}-${n}`);
       const leases = await Promise.all(keys.map((each) => withLock.promise(each)));
       const renewals = async (): Promise<number> => {
@@ -239,7 +245,7 @@ describe('the plain batch', function () {
 
   it('a damaged counter: every acquire is refused by name, every release is done', async () => {
     const { server, key } = stage;
-    const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS });
+    const withLock = redisExpLock({ redis: await stage.direct(), ...terms });
     const held = await Promise.all(['a', 'b'].map((each) => withLock.promise(`${key}-${each}`)));
     await server.command('SET', 'redis-exp-lock:fence', 'abc');
     const [errors, released] = await Promise.all([
@@ -256,7 +262,7 @@ describe('the plain batch', function () {
       const { server, key } = stage;
       await server.command('ACL', 'SETUSER', 'plain', 'reset', 'on', '>pw', '~*', '+@all', `-${missing}`);
       const redis = await stage.through({ username: 'plain', password: 'pw' });
-      const withLock = redisExpLock({ redis, lifetime: LONG_MS });
+      const withLock = redisExpLock({ redis, ...terms });
       for (let round = 0; round < 2; round++) {
         const leases = await Promise.all(['a', 'b', 'c'].map((each) => withLock.promise(`${key}-${each}`)));
         expect(await Promise.all(leases.map((lease) => lease.release()))).to.deep.equal([true, true, true]);

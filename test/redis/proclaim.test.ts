@@ -11,6 +11,7 @@ describe('proclaim (H86)', () => {
     const election = new redisExpLock.Election(stage.key, {
       redis: await stage.direct(),
       lifetime: LONG_MS,
+      commandTimeout: 10_000,
       value: 'first',
     });
     const code = await election.lead(async (term) => {
@@ -28,7 +29,11 @@ describe('proclaim (H86)', () => {
   });
 
   it('what a leader that died had written down ends within an hour of its lifetime', async () => {
-    const election = new redisExpLock.Election(stage.key, { redis: await stage.direct(), lifetime: LONG_MS });
+    const election = new redisExpLock.Election(stage.key, {
+      redis: await stage.direct(),
+      lifetime: LONG_MS,
+      commandTimeout: 10_000,
+    });
     await election.lead(async (term) => {
       await term.proclaim('mine');
       const ms = await stage.server.command<number>('PTTL', `{${stage.key}}:value`);

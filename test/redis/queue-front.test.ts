@@ -11,6 +11,7 @@ import { type Client, uniqueKey } from '../support/redis';
 const { RWLock, Semaphore } = redisExpLock;
 
 describe('the front of a long queue (H81)', () => {
+  const terms = { lifetime: 60_000, commandTimeout: 10_000 };
   let client: Client;
 
   ownServer((own) => {
@@ -27,7 +28,7 @@ describe('the front of a long queue (H81)', () => {
       'readers and writers',
       'w',
       (key) => {
-        const lock = new RWLock(key, { redis: client, lifetime: 60_000, prefer: 'fair' });
+        const lock = new RWLock(key, { redis: client, ...terms, prefer: 'fair' });
         return { hold: () => lock.acquireWrite(), attempt: () => lock.acquireRead({ maxRetries: 0 }) };
       },
     ],
@@ -35,7 +36,7 @@ describe('the front of a long queue (H81)', () => {
       'permits',
       'p',
       (key) => {
-        const semaphore = new Semaphore(key, 2, { redis: client, lifetime: 60_000 });
+        const semaphore = new Semaphore(key, 2, { redis: client, ...terms });
         return { hold: () => semaphore.acquire(2), attempt: () => semaphore.acquire(1, { maxRetries: 0 }) };
       },
     ],

@@ -517,7 +517,7 @@ describe('the queue in Redis and the machine that specifies it', function () {
   it('a lock that was handed off and then forgotten leaves no queue that stays for ever', async () => {
     const [holder, waiter] = [await server.connect(), await server.connect()];
     const key = uniqueKey();
-    const options = { lifetime: 30_000, timeout: 10_000 };
+    const options = { lifetime: 30_000, timeout: 20_000, commandTimeout: 10_000 };
     const lease = await redisExpLock({ redis: holder, ...options }).promise(key);
     const waits = redisExpLock({ redis: waiter, ...options }).promise(key);
     await waitFor(async () => (await client.zCard(companionOf(key, 'queue'))) === 1, { what: 'a queued waiter' });

@@ -13,7 +13,8 @@ const { RWLock, Semaphore } = redisExpLock;
 
 describe('readers, writers and permits', () => {
   const stage = useStage();
-  const terms = (redis: redisExpLock.RedisLike) => ({ redis, lifetime: LONG_MS, prefix: 'lk:', maxRetries: 0 });
+  const patient = { lifetime: LONG_MS, commandTimeout: 10_000 };
+  const terms = (redis: redisExpLock.RedisLike) => ({ redis, ...patient, prefix: 'lk:', maxRetries: 0 });
 
   describe('the rights they need (H54, H58)', () => {
     const locks =
@@ -100,11 +101,11 @@ describe('readers, writers and permits', () => {
   it('OOM: an acquire is refused and nothing is written; a holder can extend, downgrade and release (H55)', async () => {
     const { server, key } = stage;
     const redis = await stage.direct();
-    const lock = new RWLock(`${key}-held`, { redis, lifetime: LONG_MS, autoExtend: false });
+    const lock = new RWLock(`${key}-held`, { redis, ...patient, autoExtend: false });
     const writer = await lock.acquireWrite();
     await server.command('CONFIG', 'SET', 'maxmemory', 1);
     try {
-      const error = await backendError(new RWLock(key, { redis, maxRetries: 0 }).acquireRead());
+      const error = await backendError(new RWLock(key, { redis, ...patient, maxRetries: 0 }).acquireRead());
       expect(error.redisCode).to.equal('OOM');
       expect(await server.command('EXISTS', key, `{${key}}:queue`)).to.equal(0);
       expect(await writer.extend(2 * LONG_MS)).to.equal(true);
@@ -120,13 +121,13 @@ describe('readers, writers and permits', () => {
 
   it('calls of one tick are one command, a single one too; another’s refusal is not ours', async () => {
     const redis = await stage.direct();
-    const semaphore = new Semaphore(stage.key, 10, { redis, lifetime: LONG_MS });
+    const semaphore = new Semaphore(stage.key, 10, { redis, ...patient });
     await (await semaphore.acquire()).release(); // the script is known now
     await stage.server.command('SET', `${stage.key}-text`, 'x');
     const before = await commandStats(redis);
     const results = await Promise.allSettled([
       semaphore.acquire(3),
-      new Semaphore(`${stage.key}-text`, 10, { redis }).acquire(),
+      new Semaphore(`${stage.key}-text`, 10, { redis, ...patient }).acquire(),
       semaphore.acquire(4),
     ]);
     expect(results.map(({ status }) => status)).to.deep.equal(['fulfilled', 'rejected', 'fulfilled']);
@@ -137,10 +138,11 @@ describe('readers, writers and permits', () => {
 
   it('minReplicas: a grant counts once a replica has it', async () => {
     const { server, key } = stage;
-    const lock = new RWLock(key, { redis: await stage.direct(), minReplicas: 1, maxRetries: 0, commandTimeout: 2_000 });
+    const options = { lifetime: LONG_MS, minReplicas: 1, maxRetries: 0, commandTimeout: 2_000 };
+    const lock = new RWLock(key, { redis: await stage.direct(), ...options });
     expect(await backendError(lock.acquireWrite())).to.include({ redisCode: 'NOREPLICAS' });
     const replica = await startReplica(server);
-    const reader = await lock.acquireRead({ timeout: LONG_MS, retryTimeout: 20, commandTimeout: 5_000 });
+    const reader = await lock.acquireRead({ timeout: LONG_MS, retryTimeout: 20, commandTimeout: 10_000 });
     expect(await replica.command('ZCARD', key)).to.equal(1);
     expect(await reader.release()).to.equal(true);
     await lock.close();

@@ -63,7 +63,7 @@ const states: Readonly<Record<string, State>> = {
     prepare: (server) =>
       server.command('EVAL', "for i = 1, 10000 do redis.call('SET', 'filler' .. i, string.rep('x', 100)) end", 0),
     async enter(server) {
-      await set(server, 'key-load-delay', 1_000); // µs: it would take 11 s, were it not for `leave`
+      await set(server, 'key-load-delay', 2_000); // µs: it would take 22 s, were it not for `leave`
       (await connect(server.url)).sendCommand(['DEBUG', 'RELOAD']).catch(() => {});
       await refuses(server, 'LOADING');
     },
@@ -231,7 +231,7 @@ class Steps {
     this.#redis = redis;
     this.#other = other;
     this.#key = (state.prefix ?? '') + uniqueKey();
-    const options = { lifetime: LONG_MS, retryTimeout: 20, commandTimeout: 3_000 };
+    const options = { lifetime: LONG_MS, retryTimeout: 20, commandTimeout: 10_000 };
     this.#one = redisExpLock({ redis, ...options });
     this.#two = redisExpLock({ redis: other, ...options });
   }
@@ -240,8 +240,8 @@ class Steps {
     const key = this.#key;
     this.#kept = await this.#one.promise(`${key}-kept`);
     this.#extended = await this.#one.promise(`${key}-extended`);
-    // Renewed after three seconds, and lost after nine: the state lasts for less than that.
-    this.#renewed = await this.#one.promise(`${key}-renewed`, { autoExtend: true, lifetime: 9_000 });
+    // Renewed after four seconds, and lost after twelve: the state lasts for less than that.
+    this.#renewed = await this.#one.promise(`${key}-renewed`, { autoExtend: true, lifetime: 12_000 });
     const isRunning = new Promise<void>((started) => {
       this.#run = this.#one.run(`${key}-run`, { autoExtend: false }, async () => {
         started();

@@ -55,7 +55,7 @@ describe('strange and late replies', () => {
     for (const [what, raw] of Object.entries(replies)) {
       it(`${what}: not held, ERR_LOCK_BACKEND, and the key is freed`, async () => {
         const { proxy, through } = await proxied();
-        const lock = redisExpLock({ redis: through, lifetime: 60_000 });
+        const lock = redisExpLock({ redis: through, lifetime: 60_000, commandTimeout: 10_000 });
         proxy.rule({ match: acquires }, replaceReply(raw));
         for (const wait of [{ maxRetries: 0 }, { maxRetries: 2 }]) {
           const error = await failure(lock.promise(key, wait));
@@ -70,7 +70,7 @@ describe('strange and late replies', () => {
 
     it('a strange reply to an extension: an error, and neither held longer nor lost', async () => {
       const { proxy, through } = await proxied();
-      const lease = await redisExpLock({ redis: through, lifetime: 10_000 }).promise(key);
+      const lease = await redisExpLock({ redis: through, lifetime: 10_000, commandTimeout: 10_000 }).promise(key);
       for (const raw of ['+OK\r\n', '_\r\n', int(1), array(int(1)), array(text('1'), text('1'))]) {
         const rule = proxy.rule({ match: 'script', nth: 1 }, replaceReply(raw));
         expect((await failure(lease.extend(60_000))).code).to.equal('ERR_LOCK_BACKEND');
@@ -83,7 +83,7 @@ describe('strange and late replies', () => {
 
     it('a strange reply to a release: an error and not `true`; it can be tried again', async () => {
       const { proxy, through } = await proxied();
-      const lock = redisExpLock({ redis: through, lifetime: 10_000 });
+      const lock = redisExpLock({ redis: through, lifetime: 10_000, commandTimeout: 10_000 });
       for (const raw of [
         '+OK\r\n',
         '_\r\n',
@@ -104,7 +104,7 @@ describe('strange and late replies', () => {
 
     it('a strange reply to an inspection: an error', async () => {
       const { proxy, through } = await proxied();
-      const lock = redisExpLock({ redis: through });
+      const lock = redisExpLock({ redis: through, commandTimeout: 10_000 });
       for (const raw of ['+OK\r\n', '_\r\n', int(1), array(), array(int(1), int(1))]) {
         const rule = proxy.rule({ match: 'script', nth: 1 }, replaceReply(raw));
         expect((await failure(lock.inspect(key))).code).to.equal('ERR_LOCK_BACKEND');
@@ -150,7 +150,7 @@ describe('strange and late replies', () => {
         });
         expect(called.filter(([name]) => name === 'SETNX')).to.have.length(1);
         expect(called).to.deep.include(['DEL', key]);
-        withLock = redisExpLock({ redis: client, lifetime: 10_000 });
+        withLock = redisExpLock({ redis: client, lifetime: 10_000, commandTimeout: 10_000 });
       }
     });
 

@@ -146,10 +146,10 @@ describe('the connection for messages', () => {
 
   /** A factory that has waited in a queue, so that there is a connection for messages. */
   async function waited(redis: any): Promise<redisExpLock.WithLock> {
-    const withLock = redisExpLock({ redis, lifetime: 60_000 });
+    const withLock = redisExpLock({ redis, lifetime: 60_000, commandTimeout: 10_000 });
     const key = uniqueKey();
     const lease = await withLock.promise(key);
-    const waiting = withLock.promise(key, { timeout: 10_000 });
+    const waiting = withLock.promise(key, { timeout: 20_000 });
     await waitFor(async () => (await withLock.inspect(key)).waiters === 1);
     await lease();
     await (await waiting)();
@@ -159,8 +159,8 @@ describe('the connection for messages', () => {
   /** The time from a release to the grant of a caller that waits for it. */
   async function handOffMs(redis: any, withLock: redisExpLock.WithLock): Promise<number> {
     const key = uniqueKey();
-    const lease = await redisExpLock({ redis, lifetime: 60_000 }).promise(key);
-    const waiting = withLock.promise(key, { timeout: 10_000 });
+    const lease = await redisExpLock({ redis, lifetime: 60_000, commandTimeout: 10_000 }).promise(key);
+    const waiting = withLock.promise(key, { timeout: 20_000 });
     await waitFor(async () => (await withLock.inspect(key)).waiters === 1);
     const startMs = performance.now();
     await lease();

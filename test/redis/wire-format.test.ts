@@ -102,7 +102,7 @@ describe('wire format', () => {
 
     it('lifetime null: 10 s until our reply was read, permanent only then', async () => {
       const { proxy, through } = await proxied();
-      const lock = redisExpLock({ redis: through, lifetime: null });
+      const lock = redisExpLock({ redis: through, lifetime: null, commandTimeout: 5_000 });
       const held = holdReply();
       proxy.rule({ match: 'script', nth: 1 }, held);
       const acquiring = lock.promise(key);
@@ -120,7 +120,7 @@ describe('wire format', () => {
 
     it('lifetime null: a grant that cannot be made permanent is an error, and is released', async () => {
       const { proxy, through } = await proxied();
-      const lock = redisExpLock({ redis: through, lifetime: null });
+      const lock = redisExpLock({ redis: through, lifetime: null, commandTimeout: 5_000 });
       proxy.afterAnswer({ match: 'script', nth: 1 }, async () => {
         await server.command('SET', key, 'a stranger', 'PX', 60_000);
       });
