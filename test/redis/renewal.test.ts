@@ -53,6 +53,13 @@ describe('renewal', () => {
     await waitFor(() => renewals() >= before + times, { what: `${times} renewals` });
   }
 
+  /** Resolves when a renewal has moved the end that the lease has now by a second at least. */
+  async function moved(lease: redisExpLock.Lease, what = 'the end to be moved'): Promise<void> {
+    const endMs = (): number => performance.now() + lease.remaining();
+    const firstEndMs = endMs();
+    await waitFor(() => lease.signal.aborted || endMs() > firstEndMs + 1_000, { what });
+  }
+
   describe('on a clock of its own', () => {
     let clock: sinon.SinonFakeTimers;
     let timers: () => number;
@@ -201,33 +208,36 @@ describe('renewal', () => {
   describe('which locks are renewed', () => {
     it('promise, tryLock and the callback form hold for the lifetime only, by default', async () => {
       const [first, second, third] = [uniqueKey(), uniqueKey(), uniqueKey()];
-      await withLock.promise(first, { lifetime: 1_000 });
-      await withLock.tryLock(second, { lifetime: 1_000 });
-      await new Promise((resolve) => withLock(third, { lifetime: 1_000 }, resolve));
+      const options = { lifetime: 2_500, commandTimeout: 10_000 };
+      await withLock.promise(first, options);
+      await withLock.tryLock(second, options);
+      await new Promise((resolve) => withLock(third, options, resolve));
       await waitFor(async () => (await direct.exists([first, second, third])) === 0, { what: 'all to expire' });
       expect(renewals()).to.equal(0);
     });
 
     it('run renews while its function runs; promise, tryLock and the callback form when autoExtend says so', async () => {
-      const options = { lifetime: 3_000, autoExtend: true };
+      const options = { lifetime: 9_000, commandTimeout: 10_000, autoExtend: true };
       const leases = [
         await withLock.promise(uniqueKey(), options),
         (await withLock.tryLock(uniqueKey(), options))!,
         await new Promise<redisExpLock.Lease>((resolve) => withLock(uniqueKey(), options, (_, done) => resolve(done!))),
       ];
-      const keeping = withLock.run(key, { lifetime: 3_000 }, async (lease) => {
-        await sleep(3_300);
+      const areMoved = leases.map((lease) => moved(lease));
+      const keeping = withLock.run(key, { lifetime: 9_000, commandTimeout: 10_000 }, async (lease) => {
+        await moved(lease);
         expect(await direct.get(key)).to.equal(lease.token);
       });
       // A function that keeps nothing of its lease, while all that nobody keeps is collected.
-      const careless = withLock.run(`${key}:2`, { lifetime: 3_000 }, async () => {
+      const careless = withLock.run(`${key}:2`, { lifetime: 9_000, commandTimeout: 10_000 }, async () => {
         for (let i = 0; i < 11; i += 1) {
           await sleep(300);
           globalThis.gc!();
         }
-        expect(await direct.exists(`${key}:2`)).to.equal(1);
+        const isRenewed = async (): Promise<boolean> => (await direct.pTTL(`${key}:2`)) > 9_000 - 11 * 300;
+        await waitFor(isRenewed, { what: 'the end of the careless one to be moved' });
       });
-      await Promise.all([keeping, careless]);
+      await Promise.all([keeping, careless, ...areMoved]);
       for (const lease of leases) {
         expect(lease.remaining()).to.be.above(0);
         expect(await direct.get(lease.key as string)).to.equal(lease.token);
@@ -302,14 +312,14 @@ describe('renewal', () => {
 
   describe('only what is ours', () => {
     it('H13: a renewal does not recreate a key that is gone: lost as missing', async () => {
-      const lease = await withLock.promise(key, { lifetime: 1_500, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 4_500, autoExtend: true, commandTimeout: 10_000 });
       await direct.del(key);
       expect((await lossOf(lease)).reason).to.equal('missing');
       expect(await direct.exists(key)).to.equal(0);
     });
 
     it("H13: a renewal leaves a stranger's key as it is: lost as taken", async () => {
-      const lease = await withLock.promise(key, { lifetime: 1_500, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 4_500, autoExtend: true, commandTimeout: 10_000 });
       await direct.set(key, 'stranger', { PX: 30_000 });
       expect((await lossOf(lease)).reason).to.equal('taken');
       expect(await direct.get(key)).to.equal('stranger');
@@ -356,10 +366,13 @@ describe('renewal', () => {
       const survived = async ([what, failure]: [string, Action]) => {
         const proxied = await startProxy(port);
         proxied.rule({ match: isExtension, nth: 1 }, failure);
-        const lock = redisExpLock({ redis: await connect(proxied.url) });
-        const lease = await lock.promise(`${key}:${what}`, { lifetime: 4_000, autoExtend: true });
+        const lock = redisExpLock({ redis: await connect(proxied.url), commandTimeout: 5_000 });
+        const lease = await lock.promise(`${key}:${what}`, { lifetime: 6_000, autoExtend: true });
         const { signal } = lease;
-        await sleep(4_300);
+        await Promise.all([
+          moved(lease, `${what}: another renewal`),
+          waitFor(() => proxied.count(isExtension) >= 3, { what: `${what}: three renewals` }),
+        ]);
         expect(signal.reason?.reason, what).to.equal(undefined);
         expect(lease.remaining(), what).to.be.above(0);
         expect(await direct.get(`${key}:${what}`), what).to.equal(lease.token);
@@ -398,12 +411,13 @@ describe('renewal', () => {
     });
 
     it('H17: when the connection comes back within the lifetime, the lock was never lost', async () => {
-      const lease = await withLock.promise(key, { lifetime: 3_000, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 6_000, autoExtend: true });
       const { signal } = lease;
+      const isMoved = moved(lease);
       proxy.blackHole();
       await renewed(1);
       proxy.heal();
-      await sleep(2_500); // past the end that it had
+      await isMoved;
       expect(signal.aborted).to.equal(false);
       expect(await direct.get(key)).to.equal(lease.token);
     });
@@ -443,11 +457,11 @@ describe('renewal', () => {
     }
 
     it('H15: after a stall one renewal goes out, not one for each that was missed', async () => {
-      const lease = await withLock.promise(key, { lifetime: 3_000, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 6_000, autoExtend: true, commandTimeout: 10_000 });
       await proxy.seen({ match: isExtension });
-      await waitFor(() => lease.remaining() > 2_600, { what: 'the renewal to be heard' });
+      await waitFor(() => lease.remaining() > 5_600, { what: 'the renewal to be heard' });
       const before = renewals();
-      blockFor(2_050); // two renewals long
+      blockFor(4_050); // two renewals long
       await sleep(150);
       expect(renewals() - before).to.be.at.most(2);
       expect(lease.remaining()).to.be.above(0);
@@ -524,9 +538,9 @@ describe('renewal', () => {
     });
 
     it('a lease that is renewed goes on being renewed after it was shortened', async () => {
-      const lease = await withLock.promise(key, { lifetime: 6_000, autoExtend: true });
-      expect(await lease.extend(3_000)).to.equal(true);
-      await sleep(3_500);
+      const lease = await withLock.promise(key, { lifetime: 12_000, autoExtend: true, commandTimeout: 10_000 });
+      expect(await lease.extend(6_000)).to.equal(true);
+      await moved(lease);
       expect(lease.signal.reason?.reason).to.equal(undefined);
       expect(lease.remaining()).to.be.above(0);
       expect(await direct.get(key)).to.equal(lease.token);
@@ -639,7 +653,7 @@ describe('renewal', () => {
     });
 
     it('a lease whose key was deleted, taken or spoilt loses itself, and none of those renewed with it', async () => {
-      const options = { lifetime: 3_000, autoExtend: true };
+      const options = { lifetime: 6_000, autoExtend: true, commandTimeout: 10_000 };
       const leases = await Promise.all(Array.from({ length: 20 }, (_, i) => withLock.promise(`${key}:${i}`, options)));
       const signals = leases.map((lease) => lease.signal);
       await direct.del(`${key}:3`);
@@ -685,10 +699,10 @@ describe('renewal', () => {
     });
 
     it('a batch whose connection broke is not sent again one by one', async () => {
-      const options = { lifetime: 3_600, autoExtend: true };
+      const options = { lifetime: 9_000, autoExtend: true, commandTimeout: 10_000 };
       const leases = await Promise.all(Array.from({ length: 200 }, (_, i) => withLock.promise(`${key}:${i}`, options)));
       proxy.rule({ match: (args) => extensionsIn(args).length > 20, nth: 1 }, reset());
-      await sleep(2_300);
+      await Promise.all(leases.map((lease) => moved(lease)));
       const rows = extendedKeys(proxy).length;
       expect(rows).to.be.at.least(200);
       expect(renewals(), `${rows} renewals`).to.be.at.most(60);
@@ -698,7 +712,7 @@ describe('renewal', () => {
   });
 
   it('the tests above know the scripts apart', async () => {
-    const lease = await withLock.promise(key, { lifetime: 30_000 });
+    const lease = await withLock.promise(key, { lifetime: 30_000, commandTimeout: 10_000 });
     await lease.extend();
     await lease.release();
     for (const script of [isAcquire, isExtension, isRelease]) expect(proxy.count(script)).to.equal(1);
