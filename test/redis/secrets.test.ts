@@ -115,7 +115,8 @@ for (const place of redisPlaces) {
         ];
         const refused = asked.map(async ([match, work], n) => {
           const { redis, proxy } = await connected();
-          const withLock = redisExpLock({ redis, lifetime: 20_000, owner: 'me' });
+          const commandTimeout = name === 'silence' ? 1_000 : 10_000; // silence takes all of it
+          const withLock = redisExpLock({ redis, lifetime: 20_000, owner: 'me', commandTimeout });
           const held = await withLock.promise(key + n);
           proxy.rule({ match }, action());
           const error = await rejectionOf(work(held, `another${key}${n}`, withLock));
@@ -129,7 +130,7 @@ for (const place of redisPlaces) {
 
     it('busy, a wait that ends, a renewal and a release behind a result that fail', async () => {
       const { redis, proxy } = await connected();
-      const withLock = redisExpLock({ redis, lifetime: 3_000, commandTimeout: 1_000 });
+      const withLock = redisExpLock({ redis, lifetime: 6_000, commandTimeout: 5_000 });
       const held = await withLock.promise(`held${key}`, { lifetime: 60_000 });
       const errors = [
         await rejectionOf(withLock.promise(`held${key}`)),
@@ -138,7 +139,7 @@ for (const place of redisPlaces) {
       const has = (code: string) => () => heard.some((each: any) => each.code === code);
       const renewals = proxy.rule({ match: isExtension }, quoteAll);
       const releases = proxy.rule({ match: isRelease }, tellAll);
-      await withLock.run(key, { lifetime: 3_000 }, async () => {
+      await withLock.run(key, { lifetime: 6_000 }, async () => {
         await waitFor(has('renewal-failed'));
         renewals.remove();
       });
