@@ -237,8 +237,9 @@ describe('a cluster of six that changes under locks', () => {
       // Each is renewed where it is now.
       await Promise.all(
         held.map(async ({ name, lease }) => {
-          const leftMs = lease.remaining();
-          await waitFor(() => lease.remaining() > leftMs || lease.signal.aborted, { what: `${name} to renew` });
+          const endMs = (): number => performance.now() + lease.remaining();
+          const firstEndMs = endMs();
+          await waitFor(() => endMs() > firstEndMs + 1_000 || lease.signal.aborted, { what: `${name} to renew` });
         }),
       );
       for (const { name, lease, key } of held) {
