@@ -42,8 +42,8 @@ describe('shared members among processes', () => {
     const writing = new RWLock(key, { redis: client, timeout: 30_000 }).acquireWrite();
     await kill9(child);
     const writer = await writing;
-    // Their lifetime, and what the machine takes.
-    expect(performance.now() - startMs).to.be.below(3_000 + 2_000);
+    // Their lifetime, and what the machine takes; one lifetime after the other would be three minutes.
+    expect(performance.now() - startMs).to.be.below(3_000 + 20_000);
     expect(await writer.release()).to.equal(true);
   });
 });
