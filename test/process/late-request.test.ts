@@ -11,8 +11,8 @@ import redisExpLock from '../../src/index';
 import { backendError, grantsOf, LONG_MS, REDIAL, useStage } from '../redis/faults';
 import { isAcquire, rejectionOf } from '../redis/holding';
 import { holdRequest, type Match } from '../support/fault-proxy';
-import { cont, kill9, type NodeChild, startChild, stop } from '../support/processes';
-import { type ClientOptions, recordCommands } from '../support/redis';
+import { cont, kill9, type NodeChild, startChild, stop, waitFor } from '../support/processes';
+import { type Client, type ClientOptions, recordCommands } from '../support/redis';
 
 const script = join(__dirname, 'children', 'caller.ts');
 
@@ -55,8 +55,7 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
         const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout });
         await warmUp(withLock);
         const recording = await recordCommands(server);
-        await redis.ping(); // not yet silent for so long that it breaks the connection
-        await server.pause();
+        await pauseUnder(redis);
         const controller = new AbortController();
         const lost = rejectionOf(withLock.promise(key, { ...given, signal: controller.signal }));
         await sleep(50);
@@ -75,11 +74,13 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
 
     it(`${client}; the server goes on in time: what it grants is released at once (H3)`, async () => {
       const { server, key } = stage;
-      const commandTimeout = 1_300;
-      const withLock = redisExpLock({ redis: await stage.direct(options), lifetime: LONG_MS, commandTimeout });
+      // Where a grant is expected, the server goes on before that also on a busy machine.
+      const commandTimeout = options.socket === breaking ? 1_300 : 3_000;
+      const redis = await stage.direct(options);
+      const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout });
       await warmUp(withLock);
       const recording = await recordCommands(server);
-      await server.pause();
+      await pauseUnder(redis);
       expect(await rejectionOf(withLock.promise(key, { timeout: 150 }))).to.be.instanceOf(redisExpLock.LockError);
       await server.resume();
       await server.command('PING'); // it answers again
@@ -100,10 +101,10 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
     expect((await order(child, { take: `${key}-before` })).done.fence).to.be.greaterThan(0);
     const recording = await recordCommands(server);
     await server.pause();
-    child.send({ take: key, options: { lifetime: LONG_MS, commandTimeout: 1_000 } });
-    await sleep(500);
+    child.send({ take: key, options: { lifetime: LONG_MS, commandTimeout: 1_000 }, tells: true });
+    expect(await child.receive()).to.equal('sent');
     await kill9(child); // what it sent lies in the kernel, and nobody is left to take it back
-    await sleep(1_000);
+    await sleep(1_050);
     await server.resume();
     await server.command('PING');
     await sleep(100);
@@ -156,7 +157,22 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
   /** The server's clock is known, and the scripts are there. */
   async function warmUp(withLock: redisExpLock.WithLock): Promise<void> {
     const lease = await withLock.promise(`${stage.key}-before`, { maxRetries: 5 });
-    await lease.release();
+    await lease.release().catch(() => {}); // a client that breaks silent connections may break its own, on a busy machine
+  }
+
+  /** Stops the server under a client that is connected: one that breaks silent connections needs a word now and then. */
+  async function pauseUnder(redis: Client): Promise<void> {
+    const isAnswered = (): Promise<boolean> =>
+      redis.ping().then(
+        () => true,
+        () => false,
+      );
+    for (;;) {
+      await waitFor(isAnswered);
+      await stage.server.pause();
+      if (redis.isReady) return;
+      await stage.server.resume();
+    }
   }
 });
 
@@ -166,11 +182,10 @@ describe('a client that is stopped with the reply in its buffer (H6, H18)', () =
   it('does not count a grant that it reads after its lifetime, and leaves the next holder alone (H6, H18)', async () => {
     const { server, proxy, key } = stage;
     const child = await startCaller(proxy.url);
-    let granted: string | null = null;
+    const recording = await recordCommands(server);
     const frozen = new Promise<void>((resolve) => {
       // The reply is forwarded to a process that stands still.
       proxy.afterAnswer({ match: isAcquire, nth: 1 }, async () => {
-        granted = await stage.holder();
         await stop(child);
         resolve();
       });
@@ -178,7 +193,7 @@ describe('a client that is stopped with the reply in its buffer (H6, H18)', () =
     child.send({ take: key, options: { lifetime: 1_000, maxRetries: 0 } });
     const said = child.receive();
     await frozen;
-    expect(granted).to.be.a('string');
+    expect(grantsOf(key, await recording.stop())).to.equal(1);
     const next = await redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS }).promise(key, {
       timeout: 20_000,
     });

@@ -1,6 +1,7 @@
 /**
  * A process that takes a lock when told to, and says what became of it. `skewMs`, the second argument, is how far its wall clock
- * is off. Messages in: `{ take: key, options }`, `{ extend: ms }`, `{ give: true }`; out: `{ done }` or `{ failed }`.
+ * is off. Messages in: `{ take: key, options }`, `{ extend: ms }`, `{ give: true }`; out: `{ done }` or `{ failed }`. With `tells: true`
+ * it says 'sent' when the request was sent.
  */
 
 import { createClient } from 'redis';
@@ -12,6 +13,7 @@ const [url, skewMs = '0'] = process.argv.slice(2);
 interface Order {
   readonly take?: string;
   readonly options?: redisExpLock.Options;
+  readonly tells?: boolean;
   readonly extend?: number;
   readonly give?: boolean;
 }
@@ -26,9 +28,12 @@ async function main(): Promise<void> {
   const withLock = redisExpLock({ redis });
   let lease: redisExpLock.Lease | undefined;
 
-  async function obey({ take, options, extend, give }: Order): Promise<unknown> {
+  async function obey({ take, options, tells, extend, give }: Order): Promise<unknown> {
     if (take !== undefined) {
-      lease = await withLock.promise(take, options);
+      const taking = withLock.promise(take, options);
+      // Some turns later, the request was written.
+      if (tells) setTimeout(() => process.send!('sent'), 20);
+      lease = await taking;
       return { token: lease.token, fence: lease.fence, remaining: lease.remaining() };
     }
     if (extend !== undefined) return lease!.extend(extend);
