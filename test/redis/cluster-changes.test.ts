@@ -16,6 +16,8 @@ import { isAcquire, rejectionOf } from './holding';
 
 const hearing = kinds.filter(({ subscribes }) => subscribes);
 
+const endMs = (lease: redisExpLock.Lease): number => performance.now() + lease.remaining();
+
 describe('a cluster of six that changes under locks', () => {
   let cluster: TestCluster;
   /** Two clients of each kind: two processes, as far as the cluster can tell. */
@@ -237,9 +239,9 @@ describe('a cluster of six that changes under locks', () => {
       // Each is renewed where it is now.
       await Promise.all(
         held.map(async ({ name, lease }) => {
-          const endMs = (): number => performance.now() + lease.remaining();
-          const firstEndMs = endMs();
-          await waitFor(() => endMs() > firstEndMs + 1_000 || lease.signal.aborted, { what: `${name} to renew` });
+          const firstEndMs = endMs(lease);
+          const isOver = () => endMs(lease) > firstEndMs + 1_000 || lease.signal.aborted;
+          await waitFor(isOver, { what: `${name} to renew` });
         }),
       );
       for (const { name, lease, key } of held) {
@@ -298,8 +300,8 @@ describe('a cluster of six that changes under locks', () => {
             () => dies,
           );
         await waitFor(seen, { what: `${name} to find the successor` });
-        const leftMs = lease.remaining();
-        await waitFor(() => lease.remaining() > leftMs, { what: `${name} to renew` });
+        const firstEndMs = endMs(lease);
+        await waitFor(() => endMs(lease) > firstEndMs + 1_000, { what: `${name} to renew` });
         expect(await others.tryLock(key), `${name}: held`).to.equal(null);
         expect(await lease(), `${name}: released`).to.equal(true);
         const next = await acquired;
