@@ -250,7 +250,8 @@ for (const [library, module] of Object.entries(libraries)) {
 
         it('without onLockLost, a LostLockError is an unhandled rejection', async () => {
           const seen = await unhandled(async () => {
-            const one = lock(steady);
+            // Its time is not over before the next refresh, after which it would not be held either.
+            const one = lock({ ...steady, lockTimeout: 60_000 });
             await one.acquire();
             await redis.del(prefix + key);
             await waitFor(() => !one.isAcquired);
@@ -298,14 +299,14 @@ for (const [library, module] of Object.entries(libraries)) {
     });
 
     it('Mutex: the key holds the identifier, for lockTimeout', async () => {
-      const mutex = new Mutex(redis, key, { lockTimeout: 20_000 });
+      const mutex = new Mutex(redis, key, { lockTimeout: 600_000 });
       await mutex.acquire();
       expect(await redis.get(`mutex:${key}`)).to.equal(mutex.identifier);
-      expect(await redis.pttl(`mutex:${key}`)).to.be.within(19_000, 20_000);
-      const longer = { identifier: mutex.identifier, acquiredExternally: true, lockTimeout: 90_000 } as const;
+      expect(await redis.pttl(`mutex:${key}`)).to.be.within(550_000, 600_000);
+      const longer = { identifier: mutex.identifier, acquiredExternally: true, lockTimeout: 900_000 } as const;
       const same = new Mutex(redis, key, longer);
       await same.acquire();
-      expect(await redis.pttl(`mutex:${key}`)).to.be.within(89_000, 90_000);
+      expect(await redis.pttl(`mutex:${key}`)).to.be.within(850_000, 900_000);
       await Promise.all([same.release(), mutex.release()]);
     });
 
@@ -362,6 +363,7 @@ for (const [library, module] of Object.entries(libraries)) {
     beforeEach(async () => {
       servers = await Promise.all([1, 2, 3].map(() => startRedis()));
       nodes = servers.map(({ port }) => connect(port, { maxRetriesPerRequest: 0, retryStrategy: () => 50 }));
+      await Promise.all(nodes.map((node) => once(node, 'ready')));
       key = uniqueKey();
     });
 
@@ -369,12 +371,21 @@ for (const [library, module] of Object.entries(libraries)) {
 
     const values = (): Promise<(string | null)[]> => Promise.all(nodes.map((node) => node.get(`mutex:${key}`)));
     const mutex = (options?: shim.LockOptions): shim.RedlockMutex => new RedlockMutex(nodes, key, options);
+    /** A node has an eighth of the lockTimeout to answer, and a second at most. */
+    const lasting = { ...steady, lockTimeout: 60_000 };
+    /** Takes most of its time from the lock on each node, and waits until all have it again. */
+    const refreshed = async (): Promise<void> => {
+      await Promise.all(nodes.map((node) => node.pexpire(`mutex:${key}`, 20_000)));
+      const left = () => Promise.all(nodes.map((node) => node.pttl(`mutex:${key}`)));
+      await waitFor(async () => (await left()).every((ms) => ms > 30_000), { what: 'a refresh on all nodes' });
+    };
 
     it('acquires, refreshes and releases on all', async () => {
-      const one = mutex(steady);
+      const one = mutex(lasting);
       await one.acquire();
       expect(await values()).to.deep.equal(Array(3).fill(one.identifier));
-      await sleep(longerThanSteadyMs);
+      await refreshed();
+      await refreshed();
       expect(await values()).to.deep.equal(Array(3).fill(one.identifier));
       expect(one.isAcquired).to.equal(true);
       const error = await failureOf(mutex(brief).acquire());
@@ -386,7 +397,7 @@ for (const [library, module] of Object.entries(libraries)) {
 
     it('does without a minority, and leaves nothing where it got no majority', async () => {
       await nodes[0]!.set(`mutex:${key}`, 'another', 'PX', 60_000);
-      const one = mutex(steady);
+      const one = mutex(lasting);
       await one.acquire();
       await one.release();
       await nodes[1]!.set(`mutex:${key}`, 'another', 'PX', 60_000);
@@ -395,7 +406,7 @@ for (const [library, module] of Object.entries(libraries)) {
     });
 
     it('gives the lock again to a node that lost it', async () => {
-      const one = mutex(steady);
+      const one = mutex(lasting);
       await one.acquire();
       await nodes[1]!.del(`mutex:${key}`);
       await waitFor(async () => (await values()).every((value) => value === one.identifier));
@@ -406,7 +417,7 @@ for (const [library, module] of Object.entries(libraries)) {
 
     it('without a majority it is lost, and released everywhere', async () => {
       const lost: unknown[] = [];
-      const one = mutex({ ...steady, onLockLost: (error) => void lost.push(error) });
+      const one = mutex({ ...lasting, onLockLost: (error) => void lost.push(error) });
       await one.acquire();
       for (const n of [0, 1]) await nodes[n]!.set(`mutex:${key}`, 'another', 'PX', 60_000);
       await waitFor(() => lost.length > 0);
@@ -469,50 +480,63 @@ describe('redis-exp-lock/redis-semaphore: what is kept only here', () => {
   });
 
   it('the signal aborts when the lock may have ended, or is seen to be lost; not on its own release', async () => {
-    for (const make of [
-      (options: shim.LockOptions) => new Mutex(redis, key, options),
-      (options: shim.LockOptions) => new Semaphore(redis, key, 1, options),
-    ]) {
-      expect(make({}).signal.reason).to.include({ code: 'ERR_LOCK_NOT_ACQUIRED' });
-      const ended = make({ lockTimeout: 1_000, refreshInterval: 0 });
+    type Make = (options: shim.LockOptions) => shim.Mutex;
+    const ends = async (make: Make): Promise<void> => {
+      const ended = make({ lockTimeout: 3_000, refreshInterval: 0 });
       await ended.acquire();
       const { signal } = ended;
       expect(signal.aborted).to.equal(false);
       await abortOf(signal);
       expect(signal.reason).to.include({ code: 'ERR_LOCK_LOST', reason: 'expired' });
       expect(ended.isAcquired).to.equal(false);
-
+    };
+    const isLost = async (make: Make): Promise<void> => {
       const lost = make({ ...steady, onLockLost() {} });
       await lost.acquire();
       const abort = abortOf(lost.signal);
-      await redis.del(`mutex:${key}`, `semaphore:${key}`);
+      await redis.del(`mutex:${key}-1`, `semaphore:${key}-1`);
       await abort;
       expect(lost.signal.reason).to.include({ code: 'ERR_LOCK_LOST' });
-
-      const released = make({ ...steady, lockTimeout: 1000, refreshInterval: 800 });
+    };
+    const isReleased = async (make: Make): Promise<void> => {
+      const released = make({ ...steady, lockTimeout: 3_000, refreshInterval: 2_400 });
       await released.acquire();
       const quiet = released.signal;
       await released.release();
-      await sleep(1050);
+      await sleep(3_050);
       expect(quiet.aborted).to.equal(false);
-    }
+    };
+    // All at once, so that each lock may outlast a machine that stands still.
+    const works = [ends, isLost, isReleased].flatMap((work, n) => {
+      const makes: Make[] = [
+        (options) => new Mutex(redis, `${key}-${n}`, options),
+        (options) => new Semaphore(redis, `${key}-${n}`, 1, options),
+      ];
+      for (const make of makes) expect(make({}).signal.reason).to.include({ code: 'ERR_LOCK_NOT_ACQUIRED' });
+      return makes.map((make) => [work, make] as const);
+    });
+    await Promise.all(works.map(([work, make]) => work(make)));
   });
 
   it('H14 a refresh that fails is tried again; after silence until its end, the lock is lost', async () => {
     const server = await startRedis();
     const client = connect(server.port);
     const lost: unknown[] = [];
-    const options = { lockTimeout: 3000, refreshInterval: 500, onLockLost: (error: unknown) => void lost.push(error) };
-    const mutex = new Mutex(client, key, options);
+    const onLockLost = (error: unknown): void => void lost.push(error);
+    const lasting = new Mutex(client, key, { lockTimeout: 60_000, refreshInterval: 100, onLockLost });
+    const mutex = new Mutex(client, `${key}-2`, { lockTimeout: 3_000, refreshInterval: 500, onLockLost });
     try {
       const seen = await unhandled(async () => {
-        await mutex.acquire();
+        await lasting.acquire();
         await server.pause();
-        await sleep(1200);
+        await sleep(1_200);
         await server.resume();
-        await waitFor(async () => (await client.pttl(`mutex:${key}`)) > 2_500, { what: 'a refresh' });
+        await client.pexpire(`mutex:${key}`, 20_000);
+        await waitFor(async () => (await client.pttl(`mutex:${key}`)) > 30_000, { what: 'a refresh' });
         expect(lost).to.deep.equal([]);
-        expect(mutex.isAcquired).to.equal(true);
+        expect(lasting.isAcquired).to.equal(true);
+        await lasting.release();
+        await mutex.acquire();
         await server.pause();
         await abortOf(mutex.signal);
         expect(mutex.isAcquired).to.equal(false);
@@ -649,11 +673,12 @@ describe('redis-exp-lock/redis-semaphore: what is kept only here', () => {
     try {
       const nodes = servers.map(({ port }) => connect(port));
       await Promise.all(nodes.map((node) => node.ping()));
-      const mutex = new RedlockMutex(nodes, uniqueKey('node'), { lockTimeout: 1600, refreshInterval: 50 });
+      // Each refresh waits for a quarter of that, and a live node has no longer for its answer.
+      const mutex = new RedlockMutex(nodes, uniqueKey('node'), { lockTimeout: 4_000, refreshInterval: 50 });
       await mutex.acquire();
       await servers[2]!.pause();
       const [live, silent] = [spy(nodes[0]!, 'sendCommand'), spy(nodes[2]!, 'sendCommand')];
-      await waitFor(() => live.callCount >= 4, { what: 'four refreshes' });
+      await waitFor(() => live.callCount >= 3, { what: 'three refreshes' });
       mutex.stopRefresh();
       expect(silent.callCount).to.be.within(1, live.callCount);
       await servers[2]!.resume();
