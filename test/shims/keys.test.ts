@@ -1,4 +1,5 @@
 // The keys that redlock and redis-semaphore take and the library itself refuses: the shims lock each that can be no key of ours.
+import { once } from 'node:events';
 import { expect } from 'chai';
 import type { Redis } from 'ioredis';
 import * as permitsPeer from 'redis-semaphore';
@@ -183,6 +184,7 @@ describe('H12 keys that only the shims lock', () => {
     // A server that was started just now has no vote, unless it does not tell when that was.
     await Promise.all(servers.map((each) => each.command('ACL', 'SETUSER', 'default', '-info')));
     const three = servers.map((each) => connect(each.port, { enableReadyCheck: false }));
+    await Promise.all(three.map((each) => once(each, 'ready'))); // a single attempt does not wait long for a connection
     const [peer, shim] = [redlockPeer, redlockShim].map((library) => new library.default(three, oneAttempt));
     for (const named of Object.values(taken)) {
       const lock = await shim!.acquire([named(base)], 60_000);
