@@ -303,7 +303,7 @@ describe('the command line', () => {
     it('H87: a server that is gone for longer than the ttl: the command is ended, 76; top waits for it to come back', async () => {
       const own = await startRedis();
       const script = `trap 'echo got TERM; exit 0' TERM; echo in; while :; do sleep 0.05; done`;
-      const args = ['run', '--url', own.url, '--ttl', '900ms', '--kill-after', '30s', key, '--', 'sh', '-c', script];
+      const args = ['run', '--url', own.url, '--ttl', '2500ms', '--kill-after', '30s', key, '--', 'sh', '-c', script];
       const started = start(args);
       await started.says('in');
       const top = start(['top', '--url', own.url]);
