@@ -1,5 +1,5 @@
 // A process that takes locks and never awaits, catches or releases anything, while its Redis dies. It tells what reached the
-// process as a whole. argv: Redis url.
+// process as a whole. argv: Redis url. In: the process of Redis, which it kills.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from 'redis';
 import redisExpLock from '../../../src/index';
@@ -28,8 +28,9 @@ async function main(): Promise<void> {
     process.send!('held');
   });
 
-  process.once('message', async () => {
-    // Redis is dead by now: every release and every renewal fails.
+  process.once('message', async (pid: number) => {
+    // From now on every release and every renewal fails. Nothing comes between: a renewal that fails ends the locks.
+    process.kill(pid, 'SIGKILL');
     void leases[0]!();
     void leases[1]!.release();
     leases[2]!((err) => {

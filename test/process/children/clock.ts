@@ -14,11 +14,11 @@ async function main(): Promise<void> {
   const withLock = redisExpLock({ redis: client });
   const long = await withLock.promise(`${key}:long`, { lifetime: 60_000 });
   const watched = await withLock.promise(`${key}:watched`, { lifetime: 60_000 });
-  const renewed = await withLock.promise(`${key}:renewed`, { lifetime: 3_000, autoExtend: true });
+  const renewed = await withLock.promise(`${key}:renewed`, { lifetime: 6_000, autoExtend: true });
   const { signal } = watched;
 
   Date.now = () => realNow() - hourMs;
-  await sleep(3_400);
+  await sleep(6_400);
   const back = {
     remaining: [long.remaining(), watched.remaining(), renewed.remaining()],
     aborted: [long.signal.aborted, signal.aborted, renewed.signal.aborted],
