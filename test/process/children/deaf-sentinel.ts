@@ -17,7 +17,7 @@ async function main(): Promise<void> {
   await withLock.promise('key');
   withLock.promise('key').catch(() => {});
   // In the queue, it is subscribed.
-  while ((await withLock.inspect('key')).waiters === 0);
+  while (((await withLock.inspect('key').catch(() => undefined))?.waiters ?? 0) === 0);
   const destroyed = when === 'before' && client.destroy();
   process.kill(Number(master), 'SIGKILL');
   // Time to notice it, and to try to subscribe again.

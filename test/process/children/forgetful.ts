@@ -12,7 +12,7 @@ async function takeAndForget(withLock: redisExpLock.WithLock): Promise<void> {
 
 async function main(): Promise<void> {
   const client = await createClient({ url }).connect();
-  const withLock = redisExpLock({ redis: client, lifetime: 2_000 });
+  const withLock = redisExpLock({ redis: client, lifetime: 2_000, commandTimeout: 10_000 });
   await takeAndForget(withLock);
   await (await withLock.promise(`${key}:given-back`)).release();
   await sleep(2_500);

@@ -6,6 +6,8 @@ import redisExpLock from '../../../src/index';
 const [url, key, scene] = process.argv.slice(2) as [string, string, string];
 const client = createClient({ url });
 const withLock = redisExpLock({ redis: client, lifetime: 1_000 });
+/** For a machine so busy that a reply is late, or a grant of a second: that is asked for again. */
+const patient = { maxRetries: 100, commandTimeout: 10_000 };
 const kept: unknown[] = [];
 
 async function main(): Promise<void> {
@@ -15,8 +17,8 @@ async function main(): Promise<void> {
 
 /** Two locks, one renewed, both watched, neither ever released. */
 async function hold(): Promise<void> {
-  const renewed = await withLock.promise(key, { autoExtend: true });
-  const long = await withLock.promise(`${key}:long`, { lifetime: 60_000, autoExtend: true });
+  const renewed = await withLock.promise(key, { autoExtend: true, ...patient });
+  const long = await withLock.promise(`${key}:long`, { lifetime: 60_000, autoExtend: true, ...patient });
   kept.push(renewed, renewed.signal, long, long.signal);
   process.send!('held');
 }
@@ -24,7 +26,7 @@ async function hold(): Promise<void> {
 async function wait(options: redisExpLock.WaitOptions): Promise<void> {
   client.unref();
   process.send!('held');
-  const lease = await withLock.promise(key, options);
+  const lease = await withLock.promise(key, { commandTimeout: 10_000, ...options });
   await lease.release();
   process.send!('served');
 }
@@ -47,7 +49,7 @@ const scenes: Record<string, () => Promise<void>> = {
   },
 
   async released() {
-    const lease = await withLock.promise(key, { autoExtend: true });
+    const lease = await withLock.promise(key, { autoExtend: true, ...patient });
     void lease.signal;
     await lease.release();
     process.send!('held');

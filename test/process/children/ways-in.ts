@@ -35,7 +35,13 @@ function renewed(): Promise<void> {
 
 async function main(): Promise<void> {
   const redis = await storeOf();
-  const options = { redis, prefix: `${process.pid}:`, lifetime: 10_000, register: kind.includes('redis') };
+  const options = {
+    redis,
+    prefix: `${process.pid}:`,
+    lifetime: 10_000,
+    commandTimeout: 10_000,
+    register: kind.includes('redis'),
+  };
   const withLock = redisExpLock(options);
   const polling = { maxRetries: 10_000, retryTimeout: 5 };
   const queued = { timeout: 20_000 };
