@@ -80,8 +80,8 @@ const rings = new WeakMap<Alarm, Alarm['ring']>();
 
 /**
  * Counts the timers that the library has set on behalf of this test and neither undone nor seen fire: those that were set in a step that
- * began after this call. Alarms that other tests left behind may share a timer with this test, and are not counted. Call it in the test,
- * or in a hook that waits for nothing. The count ends with the test.
+ * began after this call. Alarms that other tests left behind may share a timer with this test, and are not counted. Call it before the
+ * test waits for anything, or in a hook that waits for nothing. The count ends with the test.
  */
 export function libraryTimers(): TimerCount {
   const open = new Map<Alarm, Error>();

@@ -5,6 +5,7 @@
  * Invariant: clients and proxies go before the servers they talk to, so that nothing redials a port that others may take.
  */
 
+import { AsyncResource } from 'node:async_hooks';
 import { Hook, type RootHookObject, Runnable, type Suite } from 'mocha';
 import { stopCountingTimers } from '../contract/outcomes';
 import { stopEndpoints } from './endpoint';
@@ -30,10 +31,16 @@ function expectRealTimers(): void {
 const { run } = Runnable.prototype;
 const lacking = new WeakSet<Suite>();
 
-/** Marks the test, or those behind the hook, as pending, as `this.skip()` does. */
+/**
+ * Runs the test or hook in an async context of its own. Mocha may call it where there is none, and what a test enters there would be
+ * entered for all code that was waiting before.
+ *
+ * Marks the test, or those behind the hook, as pending, as `this.skip()` does.
+ */
 Runnable.prototype.run = function (done) {
   const suite = this.parent!;
-  run.call(this, (error) => {
+  const runAlone = new AsyncResource('test').bind(run);
+  runAlone.call(this, (error) => {
     const missing = [error, error?.cause].find((each) => each instanceof Missing);
     if (missing !== undefined) {
       console.log(`pending: ${missing.message}`);
