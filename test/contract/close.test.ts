@@ -104,6 +104,8 @@ describeEach('close', (here) => {
   });
 
   it('H35: it ends also when the time of a holder is over between two checks', async () => {
+    // A connection of its own: what it has learned of the server's clock is true for this clock only.
+    const { redis } = await here.connection();
     // A clock that goes on by a little each time it is looked at. Redis's answers alone make the test go on.
     const clock = sinon.useFakeTimers({ toFake: ['Date', 'performance'], now: Date.now() });
     const stepMs = 0.01;
@@ -114,7 +116,7 @@ describeEach('close', (here) => {
     };
     try {
       for (let looks = 1; looks <= 24; looks++) {
-        const closing = redisExpLock({ redis: here.redis });
+        const closing = redisExpLock({ redis, ...patient });
         const forgotten = await closing.promise(`${key}:${looks}`, { lifetime: 60_000 });
         const other = await closing.promise(`${key}:${looks}:other`, { lifetime: 600_000 });
         const closed = closing.close();
