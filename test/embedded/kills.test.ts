@@ -96,9 +96,10 @@ describeWithEngine('shared memory under attack', function () {
     const { code, redisCode, ms } = await process.receive();
     expect({ code, redisCode }).to.deep.equal({ code: 'ERR_LOCK_BACKEND', redisCode: 'BUSY' });
     expect(ms).to.be.at.least(900);
-    const { waits } = await process.receive();
+    const { waits } = await process.receive<{ waits: number[] }>();
     expect(waits).to.have.length(10);
-    expect(Math.max(...waits)).to.be.lessThan(900);
+    // If the ended thread held the others up, each wait would last a second. A busy machine may draw out one of them.
+    expect(waits.filter((each) => each < 900).length, `${waits}`).to.be.at.least(8);
     expect(await exited(process), process.output()).to.deep.equal({ code: 0, signal: null });
     expect(process.output()).to.equal('');
   });
