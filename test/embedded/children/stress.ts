@@ -14,6 +14,9 @@ export interface Seen {
   pairs: number;
   refused: Record<string, number>;
   longestMs: number;
+  /** The longest time for which a pair of calls let its thread sleep, as it asked for, and the longest of the rest. */
+  longestSleepMs: number;
+  longestRestMs: number;
 }
 
 /** Adds a line to a file, if the lock is ours: its number is one higher than that of the line before. */
@@ -25,8 +28,15 @@ function count(file: string, fence: number): void {
 const deeds: Record<string, (name: string, ...args: string[]) => Promise<unknown>> = {
   /** Adds lines to files as fast as it can, one lock for each; tells what it saw when it is asked to end. */
   async count(name, ...files) {
-    const withLock = redisExpLock({ redis: sharedMemoryStore(name), lifetime: 1000 });
-    const seen: Seen = { pairs: 0, refused: {}, longestMs: 0 };
+    // A process that stands still between its look at what remains and its line must still have the lock then.
+    const withLock = redisExpLock({ redis: sharedMemoryStore(name), lifetime: 15_000 });
+    const seen: Seen = { pairs: 0, refused: {}, longestMs: 0, longestSleepMs: 0, longestRestMs: 0 };
+    const { wait } = Atomics;
+    let sleptMs = 0;
+    Atomics.wait = ((array: Int32Array<SharedArrayBuffer>, index: number, value: number, ms: number) => {
+      sleptMs += ms;
+      return wait(array, index, value, ms);
+    }) as typeof Atomics.wait;
     let ends = false;
     process.once('message', () => {
       ends = true;
@@ -35,10 +45,11 @@ const deeds: Record<string, (name: string, ...args: string[]) => Promise<unknown
     for (let n = 0; !ends; n++) {
       const file = files[Math.floor(Math.random() * files.length)]!;
       const startMs = performance.now();
+      sleptMs = 0;
       try {
         const lease = await withLock.tryLock(file);
         if (lease !== null) {
-          if (lease.remaining() > 500) count(file, lease.fence);
+          if (lease.remaining() > 10_000) count(file, lease.fence);
           await lease();
           seen.pairs += 1;
         }
@@ -47,7 +58,10 @@ const deeds: Record<string, (name: string, ...args: string[]) => Promise<unknown
         const what = String((error as { redisCode?: unknown }).redisCode ?? error.message);
         seen.refused[what] = (seen.refused[what] ?? 0) + 1;
       }
-      seen.longestMs = Math.max(seen.longestMs, performance.now() - startMs);
+      const tookMs = performance.now() - startMs;
+      seen.longestMs = Math.max(seen.longestMs, tookMs);
+      seen.longestSleepMs = Math.max(seen.longestSleepMs, sleptMs);
+      seen.longestRestMs = Math.max(seen.longestRestMs, tookMs - sleptMs);
       if (n % 16 === 0) await new Promise((resolve) => setImmediate(resolve));
     }
     say(seen);
