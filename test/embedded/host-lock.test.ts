@@ -292,12 +292,17 @@ describeWithEngine('HostLock', () => {
   });
 
   it('a table that it shares with withLock and with other processes: a holder there is killed, and it is free', async () => {
-    const child = startChild(join(__dirname, 'children/worker.ts'), ['hold', name, key, '1000']);
-    await child.receive();
+    const child = startChild(join(__dirname, 'children/worker.ts'), ['hold', name, key, '60000']);
+    const { detached } = await child.receive();
     await kill9(child);
     expect(await failure(new HostLock(name, { timeout: 0 }).lock(key))).to.include({ message: 'timeout' });
     const lock = new HostLock(name);
-    expect(await lock.lock(key)).to.be.greaterThan(0);
+    const waiting = lock.lock(key);
+    expect(await pending(waiting)).to.equal(true);
+    // Only now its lifetime nears its end.
+    const adopted = await withLock.adopt(detached, { lifetime: 60_000 });
+    await adopted!.extend(300);
+    expect(await waiting).to.be.greaterThan(0);
     expect(await lock.unlock()).to.equal(true);
   });
 

@@ -29,7 +29,7 @@ const deeds: Record<string, (name: string, ...args: string[]) => Promise<unknown
     const lease = await redisExpLock({ redis: redisExpLock.sharedMemoryStore(name) }).promise(key!, {
       lifetime: Number(lifetime),
     });
-    process.send!({ held: lease.fence });
+    process.send!({ held: lease.fence, detached: { key, token: lease.token, fence: lease.fence, until: 0 } });
     await new Promise(() => setInterval(() => {}, 1000));
   },
   /** Waits for a key by place; says so when it has it. */
