@@ -101,7 +101,9 @@ describeWithEngine('shared memory', () => {
     it('H47: one lifetime is nobody else’s: a short one neither ends nor prolongs a long one', async () => {
       const store = open('lifetimes');
       const long = await redisExpLock({ redis: store }).promise('long', { lifetime: 60_000 });
-      const short = await redisExpLock({ redis: store }).promise('short', { lifetime: 50 });
+      // A grant of 50 ms would be refused where a busy machine takes as long for it.
+      const short = await redisExpLock({ redis: store }).promise('short', { lifetime: 60_000, commandTimeout: 10_000 });
+      await short.extend(50);
       await waitFor(() => short.remaining() === 0);
       await waitFor(async () => !(await redisExpLock({ redis: store }).inspect('short')).locked);
       expect((await redisExpLock({ redis: store }).inspect('long')).remaining).to.be.within(50_000, 60_000);
@@ -111,7 +113,8 @@ describeWithEngine('shared memory', () => {
 
     it('H48: an entry has its owner and its generation; what is stale neither releases nor extends a successor', async () => {
       const withLock = redisExpLock({ redis: open('owners') });
-      const stale = await withLock.promise('key', { lifetime: 30 });
+      const stale = await withLock.promise('key', { lifetime: 60_000, commandTimeout: 10_000 });
+      await stale.extend(30); // a grant of 30 ms would be refused where a busy machine takes as long for it
       await waitFor(async () => !(await withLock.inspect('key')).locked);
       const next = await withLock.promise('key', { lifetime: 60_000, owner: 'next' });
       expect(next.fence).to.be.greaterThan(stale.fence);
@@ -178,14 +181,14 @@ describeWithEngine('shared memory', () => {
       await Promise.all(writers.map((each) => each.receive()));
       await sleep(Math.random() * 30);
       await Promise.all(writers.map(kill9));
-      const lease = await withLock.promise('after', { timeout: 5000 });
+      const lease = await withLock.promise('after', { timeout: 30_000 });
       expect(await lease.extend()).to.equal(true);
       expect(await lease()).to.equal(true);
     }
     expect(await kept.extend()).to.equal(true);
     // The locks of a killed process are free once their lifetime is over.
     const keys = Array.from({ length: 100 }, (_, n) => `key ${n} ${'x'.repeat(n)}`);
-    for (const key of keys) await (await withLock.promise(key, { timeout: 5000 }))();
+    for (const key of keys) await (await withLock.promise(key, { timeout: 30_000 }))();
     expect(await kept()).to.equal(true);
   });
 
