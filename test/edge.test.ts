@@ -187,7 +187,8 @@ describe('redis-exp-lock/edge, without anything of Node', () => {
     const turn = (): Promise<void> => new Promise((resolve) => queueMicrotask(() => queueMicrotask(resolve)));
     const asked: Promise<unknown>[] = [];
     for (const key of keys) {
-      const semaphore = new Semaphore(key, 1, { redis });
+      // A request of HTTP may take a second on a busy machine.
+      const semaphore = new Semaphore(key, 1, { redis, lifetime: 30_000, commandTimeout: 30_000 });
       asked.push(workers.incoming.run(key, () => semaphore.run(async () => key)));
       await turn();
     }
