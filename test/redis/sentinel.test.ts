@@ -114,6 +114,7 @@ describe('three sentinels fail a master over', () => {
       }),
     );
     for (const { key, lease } of stories) await waitFor(async () => (await heir!.command('GET', key)) === lease.token);
+    await sentinels.givesUpSoon('kept');
     await master.kill();
     const waiting = stories.map(({ others, key }) => others.run(key, { timeout: 50_000 }, ({ fence }) => fence));
     await promoted(heir!);
@@ -154,6 +155,7 @@ describe('three sentinels fail a master over', () => {
     );
     await stopReplica(all.lost, heir!);
     const held = await Promise.all(made.map(async (each) => ({ ...each, old: await each.withLock.promise(each.key) })));
+    await sentinels.givesUpSoon('lost');
     await master.kill();
     await heir!.resume();
     await promoted(heir!);
@@ -207,6 +209,7 @@ describe('three sentinels fail a master over', () => {
     await stopReplica(all.refused, heir!);
     const error = await backendError(withLock.promise(key));
     expect([error.redisCode, error.retryable]).to.deep.equal(['NOREPLICAS', true]);
+    await sentinels.givesUpSoon('refused');
     await master.kill();
     await heir!.resume();
     await promoted(heir!);
@@ -237,6 +240,7 @@ describe('three sentinels fail a master over', () => {
     await waitFor(back, { what: 'the witness to be back' });
     const old = await withLock.promise(key, { minReplicas: 1, timeout: 20_000 });
     expect(await witness!.command('GET', key)).to.equal(old.token);
+    await sentinels.givesUpSoon('narrowed');
     await Promise.all([master.kill(), witness!.kill()]);
     await heir!.resume();
     await promoted(heir!);
@@ -280,6 +284,7 @@ describe('three sentinels fail a master over', () => {
           return { name, redis, withLock, hasMoved, key: uniqueKey() };
         }),
       );
+      await sentinels.givesUpSoon('stopped');
       await master.pause();
       await promoted(heir!);
       await sentinels.switched('stopped', heir!.port);

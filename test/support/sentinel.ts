@@ -18,6 +18,8 @@ export interface TestSentinels {
   readonly tlsPorts: readonly number[];
   /** Resolves when every sentinel knows that many replicas of a master, and all other sentinels of it. */
   ready(name: string, replicas: number): Promise<void>;
+  /** Counts a server as down that is silent for a moment, for tests of a failover. At first none is given up for a minute. */
+  givesUpSoon(name: string): Promise<void>;
   /** Resolves when every sentinel has announced that the master is another one. */
   switched(name: string, port: number): Promise<void>;
   /** The port of the master that clients are sent to. */
@@ -41,7 +43,8 @@ export async function startSentinels(
   const { dir } = Object.values(masters)[0]!;
   const watched = Object.entries(masters).flatMap(([name, { port }]) => [
     `sentinel monitor ${name} 127.0.0.1 ${port} ${Math.floor(count / 2) + 1}`,
-    `sentinel down-after-milliseconds ${name} 500`,
+    // A server that a busy machine holds up must not be failed over.
+    `sentinel down-after-milliseconds ${name} 60000`,
     `sentinel failover-timeout ${name} 2000`,
   ]);
   const binary = await serverBinary();
@@ -61,6 +64,8 @@ export async function startSentinels(
   const started = await Promise.all(Array.from({ length: count }, start));
   const ports = started.map(({ port }) => port);
   const clients = await Promise.all(ports.map((port) => connect(port, { RESP: 2 })));
+  // A sentinel that stood still for two seconds does nothing for 30 s. Before Redis 7 there is no such command.
+  for (const client of clients) await client.sendCommand(['SENTINEL', 'DEBUG', 'TILT-PERIOD', '3000']).catch(() => {});
   /** The views of all sentinels on a master, each as a function from the name of a field. */
   const know = async (name: string): Promise<((field: string) => string | undefined)[]> => {
     const states = await Promise.all(clients.map((client) => client.sendCommand(['SENTINEL', 'MASTER', name])));
@@ -77,6 +82,10 @@ export async function startSentinels(
         );
       };
       await waitFor(knows, { what: `sentinels to know ${replicas} replicas of ${name}` });
+    },
+    async givesUpSoon(name) {
+      const set = ['SENTINEL', 'SET', name, 'down-after-milliseconds', '500'];
+      await Promise.all(clients.map((client) => client.sendCommand(set)));
     },
     async switched(name, port) {
       const agree = async (): Promise<boolean> => (await know(name)).every((of) => of('port') === String(port));
