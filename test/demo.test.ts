@@ -15,9 +15,11 @@ import { nodeWithSqlite } from '../scripts/runtimes.cjs';
 import { buildMs, built } from './support/built';
 import { needed, noSqlite } from './support/missing';
 import { exited, track, waitFor } from './support/processes';
-import { connect, sharedRedis, uniqueKey } from './support/redis';
+import { connect, recordCommands, sharedRedis, uniqueKey } from './support/redis';
 
 const ROOT = resolve(__dirname, '..');
+/** The length of a phase: each worker has to begin a transfer in it, on a busy machine too. */
+const second = '1';
 
 describe('the demo', () => {
   let folder: string;
@@ -37,7 +39,7 @@ describe('the demo', () => {
 
   it('loses nothing with withLock, and leaves no process and no server behind', async () => {
     const drawing = join(folder, 'holds.svg');
-    const demo = start(['--seconds', '0.4', '--workers', '3', '--svg', drawing]);
+    const demo = start(['--seconds', second, '--workers', '3', '--svg', drawing]);
     expect(await demo.end()).to.equal(0, demo.output());
 
     expect(row(demo, 'interrupted transfers')[1]).to.equal('0');
@@ -86,15 +88,24 @@ describe('the demo', () => {
 
   for (const signal of [undefined, 'SIGTERM'] as const) {
     it(`removes its own keys from the server in REDIS_URL, and no others${signal ? ', also when interrupted' : ''}`, async () => {
-      const { url } = await sharedRedis();
+      const { url, port } = await sharedRedis();
       const client = await connect(url);
       const stranger = uniqueKey('not-the-demo');
       await client.set(stranger, 'untouched');
 
-      const demo = start(['--seconds', signal ? '30' : '0.3', '--workers', '2'], { env: { REDIS_URL: url } });
-      await waitFor(async () => (await client.keys('*redis-exp-lock-demo:*')).length > 0, { what: 'keys of the demo' });
-      if (signal) process.kill(demo.pid, signal);
+      const recording = await recordCommands({ port });
+      const demo = start(['--seconds', signal ? '30' : second, '--workers', '2'], { env: { REDIS_URL: url } });
+      if (signal) {
+        const isThere = async () => (await client.keys('*redis-exp-lock-demo:*')).length > 0;
+        await waitFor(isThere, { what: 'keys of the demo' });
+        process.kill(demo.pid, signal);
+      }
       expect(await demo.end()).to.equal(signal ? 143 : 0, demo.output());
+      // Recorded: the keys of a demo that ends by itself are there for a moment.
+      const written = (await recording.stop()).flatMap(({ args }) =>
+        args.filter((arg) => arg !== '*redis-exp-lock-demo:*'),
+      );
+      expect(written.some((arg) => arg.includes('redis-exp-lock-demo:'))).to.equal(true);
 
       expect(await client.keys('*redis-exp-lock-demo:*')).to.deep.equal([]);
       expect(await client.getDel(stranger)).to.equal('untouched');
@@ -126,7 +137,7 @@ describe('the demo', () => {
     const links = ['node_modules/redis', 'test/runtimes', 'lib'];
     mkdirSync(join(folder, 'test'));
     for (const each of links) symlinkSync(join(ROOT, each), join(folder, each), 'junction');
-    const demo = start(['--seconds', '0.4', '--workers', '3'], noRedis());
+    const demo = start(['--seconds', second, '--workers', '3'], noRedis());
     expect(await demo.end()).to.equal(0, demo.output());
     expect(sentences(demo)).to.contain(
       'Server: none: there is no Redis on this machine, so locks and accounts are in memory',
@@ -166,7 +177,7 @@ describe('the demo', () => {
     writeFileSync(join(folder, 'lib/index.mjs'), noLock);
 
     const { findBinary } = require('../scripts/redis-binary.cjs');
-    const demo = start(['--seconds', '0.3', '--workers', '2'], {
+    const demo = start(['--seconds', second, '--workers', '2'], {
       cwd: folder,
       env: { REDISMS_SYSTEM_BINARY: findBinary() },
     });
