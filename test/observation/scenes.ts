@@ -197,9 +197,11 @@ export const scenes: readonly Scene[] = [
       const redis = redisExpLock.memoryStore();
       const rw = new redisExpLock.RWLock(key, { redis, name, prefix: 'p:', autoExtend: false });
       const other = await rw.acquireRead({ lifetime: 60_000 });
-      const reader = await rw.acquireRead({ lifetime: 100 });
+      const reader = await rw.acquireRead({ lifetime: 60_000 });
       observe();
-      await failure(reader.upgrade({ timeout: 5000 }));
+      const upgraded = failure(reader.upgrade({ timeout: 60_000 }));
+      await reader.extend(100); // it is lost while it waits, and not before
+      await upgraded;
       await other.release();
     },
   },
