@@ -118,6 +118,12 @@ export const quorum: readonly Protection[] = [
     test: 'redis/quorum-nodes.test.ts',
   },
   {
+    hazard: 'H66',
+    without: 'a server that has granted a lock counts as silent until a probe says otherwise',
+    changes: [drop('H66g')],
+    test: 'redis/quorum-nodes.test.ts',
+  },
+  {
     hazard: 'H67',
     without: 'each server counts the permits that it has given',
     changes: [when('H67', true)],

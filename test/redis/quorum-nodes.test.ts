@@ -45,6 +45,27 @@ describe('nodes of a quorum of which none can be asked', () => {
     expect(await settled(releasing)).to.equal('released');
   });
 
+  it('H66: a node that has granted a lock is asked for its release, although another silent one recovers before it', async () => {
+    const probes: (() => void)[] = [];
+    const probing = { nowMs: () => 0, timers: { setIdle: (probe: () => void) => void probes.push(probe) } };
+    const store = {
+      generation: () => 1,
+      identify: () => Promise.resolve({ runId: '', uptimeMs: 60_000, isNew: false }),
+      acquire: () => Promise.resolve({ granted: true, fence: 1, sent: { monoMs: 0, wallMs: 0 } }),
+      release: () => Promise.resolve('released'),
+    } as unknown as Node;
+    const answering = new Nodes([store, store, store], probing as unknown as Clock);
+    const [one, other, third] = answering.all as [QuorumNode, QuorumNode, QuorumNode];
+    for (const node of [one, other]) node.failed(silence());
+    const terms = { keys: 'k', token: 't', commandTimeoutMs: 10 };
+    const request = { ...terms, lifetimeMs: 1000, fences: 1, minReplicas: 0, begin: () => true };
+    for (const node of [one, other]) expect(await node.acquire(request)).to.include({ granted: true });
+    probes[1]!(); // of the other
+    await turn();
+    const round = { settle: () => [third], end: () => {} } as unknown as Round;
+    expect(await settled(releaseByMajority(answering, terms, round))).to.equal('released');
+  });
+
   /** The outcome of `work`, which must not wait for anything. */
   function settled(work: Promise<unknown>): Promise<unknown> {
     return Promise.race([work.catch((reason) => reason), turn('does not end')]);

@@ -49,6 +49,7 @@ export class QuorumNode {
     const identified = this.identify(request.commandTimeoutMs);
     identified?.catch(() => {}); // without a grant nobody waits for it
     const reply = await this.store.acquire(request);
+    this.answered(); // H66g
     if (!reply.granted) return reply;
     if (identified !== undefined) await identified;
     // Another server may be behind the connection by now.
@@ -114,6 +115,16 @@ export class QuorumNode {
     this.#probeIn(firstProbeMs);
   }
 
+  /** Ends a silence. Each reply does, so that the release of a lock is sent to a node that has granted it. */
+  answered(): void {
+    if (this.silence === undefined) return;
+    this.silence = undefined;
+    clearAlarm(this.#probe);
+    const releases = [...this.#pendingReleases.values()];
+    this.#pendingReleases.clear();
+    for (const { request, late } of releases) this.abandon(request, late);
+  }
+
   /** Makes sure that a token holds nothing at this node, as soon as the node can be asked. */
   abandon(request: ReleaseRequest, late?: LateRequest): void {
     if (this.silence === undefined) void this.store.abandon(request, late);
@@ -132,16 +143,9 @@ export class QuorumNode {
   #probeIn(ms: number): void {
     this.#probe = this.#clock.timers.setIdle(() => {
       this.#identify(maxProbeMs).then(
-        () => this.#recovered(),
+        () => this.answered(),
         () => this.silence && this.#probeIn(Math.min(2 * ms, maxProbeMs)),
       );
     }, ms);
-  }
-
-  #recovered(): void {
-    this.silence = undefined;
-    const releases = [...this.#pendingReleases.values()];
-    this.#pendingReleases.clear();
-    for (const { request, late } of releases) this.abandon(request, late);
   }
 }

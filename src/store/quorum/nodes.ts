@@ -122,6 +122,7 @@ export class Nodes {
       for (const node of asked) {
         send(node).then(
           (reply) => {
+            node.answered();
             tally.replies.set(node, reply);
             settle();
           },
