@@ -17,7 +17,7 @@ const abouts = {
   'slow-paths': 'the short cuts that `npm run test:slow-paths` takes out',
   protections: 'the changes that `npm run protections` makes',
   page: 'the live page, in a browser',
-  cli: 'the command line',
+  rolling: 'processes of the build before and of this one, on the same keys',
   shims: 'the shims beside the packages that they replace',
   observation: 'events, traces and metrics',
   package: 'the packed tarball: types, bundlers, module systems',
