@@ -113,7 +113,7 @@ describe('the end of a process', () => {
       it(`H35: a process whose master is gone for good, and that closes its client for sentinels (${packageName}, ${when}), ends`, async () => {
         const master = await startRedis();
         const sentinels = await startSentinels({ gone: master }, 1);
-        await sentinels.givesUpSoon('gone');
+        await sentinels.givesUpAfter('gone', 500);
         const args = [packageName, when, ...[master.pid, ...sentinels.ports].map(String)];
         const deaf = startChild(child('deaf-sentinel.ts'), args);
         expect(await deaf.receive()).to.equal('closed');

@@ -18,8 +18,8 @@ export interface TestSentinels {
   readonly tlsPorts: readonly number[];
   /** Resolves when every sentinel knows that many replicas of a master, and all other sentinels of it. */
   ready(name: string, replicas: number): Promise<void>;
-  /** Counts a server as down that is silent for a moment, for tests of a failover. At first none is given up for a minute. */
-  givesUpSoon(name: string): Promise<void>;
+  /** Sets the ms of silence after which a server counts as down: a moment for a failover, and a minute before and after it. */
+  givesUpAfter(name: string, ms: number): Promise<void>;
   /** Resolves when every sentinel has announced that the master is another one. */
   switched(name: string, port: number): Promise<void>;
   /** The port of the master that clients are sent to. */
@@ -34,6 +34,9 @@ export interface SentinelOptions {
   readonly tls?: boolean;
 }
 
+/** Longer than a busy machine holds a server up. */
+export const patientMs = 60_000;
+
 /** Resolves when they listen. @param masters By the names that clients ask for. */
 export async function startSentinels(
   masters: Readonly<Record<string, Pick<RedisServer, 'dir' | 'port'>>>,
@@ -44,7 +47,7 @@ export async function startSentinels(
   const watched = Object.entries(masters).flatMap(([name, { port }]) => [
     `sentinel monitor ${name} 127.0.0.1 ${port} ${Math.floor(count / 2) + 1}`,
     // A server that a busy machine holds up must not be failed over.
-    `sentinel down-after-milliseconds ${name} 60000`,
+    `sentinel down-after-milliseconds ${name} ${patientMs}`,
     `sentinel failover-timeout ${name} 2000`,
   ]);
   const binary = await serverBinary();
@@ -83,8 +86,8 @@ export async function startSentinels(
       };
       await waitFor(knows, { what: `sentinels to know ${replicas} replicas of ${name}` });
     },
-    async givesUpSoon(name) {
-      const set = ['SENTINEL', 'SET', name, 'down-after-milliseconds', '500'];
+    async givesUpAfter(name, ms) {
+      const set = ['SENTINEL', 'SET', name, 'down-after-milliseconds', String(ms)];
       await Promise.all(clients.map((client) => client.sendCommand(set)));
     },
     async switched(name, port) {
