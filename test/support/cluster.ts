@@ -36,6 +36,8 @@ export interface Move {
 const slotCount = 16_384;
 /** The time after which a silent node counts as failed, while the cluster begins and while a test has a master fail. */
 const shortMs = 800;
+/** That time otherwise: longer than a busy machine holds a node up. */
+const longMs = 60_000;
 
 export interface ClusterOptions {
   /** Options of TLS, certificates above all: the nodes speak it to each other, and to clients on ports of their own. */
@@ -94,21 +96,21 @@ export async function startCluster(
   };
   await Promise.all(nodes.slice(masters).map((node, i) => follow(node, i)));
 
+  const gone = new Set<RedisServer>();
+  const living = (): RedisServer[] => nodes.filter((node) => !gone.has(node));
   // From here on a node that a busy machine holds up must not take the cluster down, or lose its slots to its replica.
   const isWhole = async (node: RedisServer): Promise<boolean> =>
     !/fail/.test(await node.command('CLUSTER', 'NODES')) &&
     /cluster_state:ok/.test(await node.command('CLUSTER', 'INFO'));
   const areWhole = async (): Promise<boolean> => (await Promise.all(nodes.map(isWhole))).every(Boolean);
   const patience = (ms: number): Promise<unknown> =>
-    Promise.all(nodes.map((node) => node.command('CONFIG', 'SET', 'cluster-node-timeout', ms)));
-  for (await patience(60_000); !(await areWhole()); await patience(60_000)) {
+    Promise.all(living().map((node) => node.command('CONFIG', 'SET', 'cluster-node-timeout', ms)));
+  for (await patience(longMs); !(await areWhole()); await patience(longMs)) {
     // One that was given up just before would stay so for two minutes.
     await patience(shortMs);
     await waitFor(areWhole, { what: 'the nodes to find each other again' });
   }
 
-  const gone = new Set<RedisServer>();
-  const living = (): RedisServer[] => nodes.filter((node) => !gone.has(node));
   /** The owners of the slots, as one node sees them. */
   const shares = async (node: RedisServer): Promise<[from: number, to: number, [host: string, port: number]][]> =>
     node.command('CLUSTER', 'SLOTS');
@@ -189,7 +191,9 @@ export async function startCluster(
         );
         return heir && (await agreed(heir)) ? heir : undefined;
       };
-      return waitFor(successor, { timeoutMs: 15_000, what: `a replica to take the place of ${dead.port}` });
+      const heir = await waitFor(successor, { timeoutMs: 15_000, what: `a replica to take the place of ${dead.port}` });
+      await patience(longMs); // or a busy machine makes them fail over again
+      return heir;
     },
     async stop() {
       await Promise.all(nodes.map((node) => node.discard()));
