@@ -257,7 +257,9 @@ describe('three sentinels fail a master over', () => {
     const detecting = { failoverDetector: true };
     const isMoved = {
       stays: () => true,
-      ioredis: ({ status, stream }: any) => status !== 'ready' || !stream.writable,
+      // It ends the connection to the old master, and two seconds later it has another one.
+      ioredis: ({ status, stream }: any) =>
+        status !== 'ready' || !stream.writable || stream.remotePort === all.stopped.replicas[0]!.port,
       nodeRedis: (redis: any) => redis.getMasterNode()?.port === all.stopped.replicas[0]!.port,
     };
     const packages = ['ioredis', 'ioredis-5', 'iovalkey'];
