@@ -24,6 +24,11 @@ describeEach('RWLock', (here) => {
   }
   const elsewhere = (options: Options = {}): redisExpLock.RWLock => make(options, here.elsewhere);
   const byPlace = { timeout: 15_000 };
+  /** Where waiters poll, an entry lasts for two pauses, random ones on a quorum: this one outlasts a stall of a second. */
+  const slowly = (): redisExpLock.WaitOptions => {
+    sinon.stub(Math, 'random').returns(0.9);
+    return { ...byPlace, retryTimeout: 1000 };
+  };
   const once = { maxRetries: 0 };
   const busy = (promise: Promise<unknown>) =>
     failure(promise).then((error) => expect(error.code).to.equal('ERR_LOCK_ATTEMPTS'));
@@ -56,7 +61,10 @@ describeEach('RWLock', (here) => {
     key = uniqueKey('rw');
   });
 
-  afterEach(() => Promise.all(open.splice(0).map((lock) => lock.close({ drain: false }))));
+  afterEach(() => {
+    sinon.restore();
+    return Promise.all(open.splice(0).map((lock) => lock.close({ drain: false })));
+  });
 
   describe('which holders exclude each other', () => {
     it('readers share, also those of other processes; a writer excludes all', async () => {
@@ -292,9 +300,10 @@ describeEach('RWLock', (here) => {
     });
 
     it('a writer that is granted takes nobody else’s place: the other writer is next', async () => {
-      const [first, second] = [await make().acquireRead(), elsewhere().acquireWrite(byPlace)];
+      const wait = slowly();
+      const [first, second] = [await make().acquireRead(), elsewhere().acquireWrite(wait)];
       await stands(second);
-      const third = make().acquireWrite(byPlace);
+      const third = make().acquireWrite(wait);
       await stands(third, 2);
       await first.release();
       const lease = await second;
@@ -372,7 +381,7 @@ describeEach('RWLock', (here) => {
 
     it('H46: of two readers that both ask to write, the second gets a LockDeadlockError and goes on reading', async () => {
       const [first, second] = [await make().acquireRead(), await elsewhere().acquireRead()];
-      const upgrading = first.upgrade(byPlace);
+      const upgrading = first.upgrade(slowly());
       await stands(upgrading);
       const error = await failure(second.upgrade({ timeout: 20_000 }));
       expect(error).to.be.instanceOf(redisExpLock.LockDeadlockError);
