@@ -8,6 +8,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
+import { type SinonStub, stub } from 'sinon';
 import redisExpLock from '../../src/index';
 import { scripts } from '../../src/store/redis/scripts/generated';
 import { type ShardEndpoint, startEndpoint } from '../support/endpoint';
@@ -343,6 +344,7 @@ export function describeEach(
       const here = place.create();
       before(() => here.open());
       after(() => here.close());
+      afterEach(() => random?.restore());
       suite(here);
     });
   }
@@ -351,6 +353,17 @@ export function describeEach(
 /** A lifetime that a test waits for the end of: each node of a quorum has an eighth of it to reply. */
 export function shortLifetime({ place }: Here, ms = 1_000): number {
   return place.isQuorum ? 4 * ms : ms;
+}
+
+let random: SinonStub | undefined;
+
+/**
+ * Options of a wait whose entry outlasts a stall of a second, also where waiters poll. There, an entry lasts for two pauses, and on a quorum
+ * pauses are random: they are the same until the test ends.
+ */
+export function slowly(): redisExpLock.WaitOptions {
+  random = stub(Math, 'random').returns(0.9);
+  return { timeout: 15_000, retryTimeout: 1000 };
 }
 
 /** Resolves once a renewal, or an extension, has moved the end of the lease. */

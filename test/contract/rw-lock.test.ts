@@ -7,7 +7,7 @@ import redisExpLock from '../../src/index';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure, pending, thrown } from './outcomes';
-import { describeEach, renewed, shortLifetime } from './places';
+import { describeEach, renewed, shortLifetime, slowly } from './places';
 
 const { RWLock } = redisExpLock;
 type Options = Omit<redisExpLock.RWLockOptions, 'redis'>;
@@ -24,11 +24,6 @@ describeEach('RWLock', (here) => {
   }
   const elsewhere = (options: Options = {}): redisExpLock.RWLock => make(options, here.elsewhere);
   const byPlace = { timeout: 15_000 };
-  /** Where waiters poll, an entry lasts for two pauses, random ones on a quorum: this one outlasts a stall of a second. */
-  const slowly = (): redisExpLock.WaitOptions => {
-    sinon.stub(Math, 'random').returns(0.9);
-    return { ...byPlace, retryTimeout: 1000 };
-  };
   const once = { maxRetries: 0 };
   const busy = (promise: Promise<unknown>) =>
     failure(promise).then((error) => expect(error.code).to.equal('ERR_LOCK_ATTEMPTS'));
@@ -61,10 +56,7 @@ describeEach('RWLock', (here) => {
     key = uniqueKey('rw');
   });
 
-  afterEach(() => {
-    sinon.restore();
-    return Promise.all(open.splice(0).map((lock) => lock.close({ drain: false })));
-  });
+  afterEach(() => Promise.all(open.splice(0).map((lock) => lock.close({ drain: false }))));
 
   describe('which holders exclude each other', () => {
     it('readers share, also those of other processes; a writer excludes all', async () => {
