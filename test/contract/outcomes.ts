@@ -130,15 +130,16 @@ export function stopCountingTimers(): void {
 }
 
 /**
- * Counts the timers that anybody has set on behalf of this test, clients included, and that are still there. Call it in the test,
- * and `stop` at its end. A timer that was cleared counts until the next turn.
+ * Counts the timers that anybody sets on behalf of what the test does from here on, clients included, until it asks for another count.
+ * Call it in the test, behind an `await` (else the timer of mocha's limit counts too), and `stop` at its end. A timer that was cleared
+ * counts until the next turn. `holding` counts those that keep the process alive.
  */
-export function timersOfThisTest(): { count(): number; stop(): void } {
-  const open = new Set<number>();
+export function timersFromHere(): { count(): number; holding(): Promise<number>; stop(): void } {
+  const open = new Map<number, NodeJS.Timeout>();
   ofTestWithClients.enterWith(open);
   const hook = createHook({
-    init(id, type) {
-      if (type === 'Timeout' && ofTestWithClients.getStore() === open) open.add(id);
+    init(id, type, _, timer) {
+      if (type === 'Timeout' && ofTestWithClients.getStore() === open) open.set(id, timer as NodeJS.Timeout);
     },
     destroy: (id) => void open.delete(id),
   }).enable();
@@ -146,7 +147,11 @@ export function timersOfThisTest(): { count(): number; stop(): void } {
     hook.disable();
     ofTestWithClients.disable();
   };
-  return { count: () => open.size, stop };
+  const holding = async (): Promise<number> => {
+    await turn(); // a timer that has just fired is gone by then
+    return [...open.values()].filter((timer) => timer.hasRef()).length;
+  };
+  return { count: () => open.size, holding, stop };
 }
 
 /** Resolves when the signal aborts, or has aborted already: then no event comes any longer. */
