@@ -6,7 +6,8 @@
  */
 
 import { AsyncResource } from 'node:async_hooks';
-import { Hook, type RootHookObject, Runnable, type Suite } from 'mocha';
+import { relative } from 'node:path';
+import { type Context, Hook, type RootHookObject, Runnable, type Suite } from 'mocha';
 import { stopCountingTimers } from '../contract/outcomes';
 import { stopEndpoints } from './endpoint';
 import { stopProxies } from './fault-proxy';
@@ -14,9 +15,15 @@ import { Missing } from './missing';
 import { killChildren } from './processes';
 import { closeAll, stopServers } from './redis';
 
-/** Mocha passes them on to other listeners, and is content when there are none. Thrown, they fail the test that runs. */
+/** The files that this process has run tests of, the present one last. */
+const files: string[] = [];
+
+/**
+ * Mocha passes them on to other listeners, and is content when there are none. Thrown, they fail the test that runs, which need not be the
+ * one that left the promise behind.
+ */
 function failUnhandled(reason: unknown): never {
-  throw reason;
+  throw new Error(`a rejection that nobody handled, of one of ${files.join(', ')}: ${reason}`, { cause: reason });
 }
 
 const { setTimeout } = globalThis;
@@ -54,7 +61,8 @@ Runnable.prototype.run = function (done) {
 };
 
 export const mochaHooks: RootHookObject = {
-  beforeAll() {
+  beforeAll(this: Context) {
+    for (const { file } of this.test!.parent!.suites) files.push(relative(process.cwd(), file ?? ''));
     process.on('unhandledRejection', failUnhandled);
   },
   afterEach: [stopCountingTimers, expectRealTimers],
