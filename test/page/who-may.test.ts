@@ -256,6 +256,7 @@ function passingOn({ host, port }: RequestOptions): RequestListener {
       answer.on('error', () => {}).pipe(res);
       res.on('close', () => answer.destroy());
     });
+    passed.on('error', () => res.destroy()); // the page may be gone already
     req.pipe(passed);
   };
 }
