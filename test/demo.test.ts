@@ -64,8 +64,8 @@ describe('the demo', () => {
     await nothingIsLeftOf(demo);
   });
 
-  it('shows its locks on the page beside it with --page, and ends that, too', async () => {
-    const demo = start(['--seconds', '1.5', '--workers', '2', '--page']);
+  it('shows its locks on the page beside it with --page', async () => {
+    const demo = start(['--seconds', '6', '--workers', '2', '--page']); // ended as soon as it has been read
     const url = await waitFor(() => /Page: (\S+)/.exec(demo.output())?.[1], { what: 'the page', timeoutMs: 40_000 });
     const response = await fetch(`${url}events`);
     let text = '';
@@ -74,7 +74,15 @@ describe('the demo', () => {
       if (/"key":"\{redis-exp-lock-demo:\w+\}:bankAccount"/.test(text)) break;
     }
     expect(text).to.include('bankAccount');
+    process.kill(demo.pid, 'SIGTERM');
+    expect(await demo.end()).to.equal(143, demo.output());
+    await nothingIsLeftOf(demo);
+  });
+
+  it('ends its page when it ends', async () => {
+    const demo = start(['--seconds', second, '--workers', '2', '--page']);
     expect(await demo.end()).to.equal(0, demo.output());
+    expect(demo.output()).to.match(/Page: http/);
     await nothingIsLeftOf(demo);
   });
 
