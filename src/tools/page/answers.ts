@@ -3,18 +3,10 @@
 import { type Decision, type Incoming, isAllowed, isSameOrigin } from './checks';
 import { html, scriptHash, styleHash } from './document';
 import type { Source } from './source';
-import type { Seat, Sink, Watch } from './watch';
+import type { Watch } from './watch';
 
 /** The three paths below the mount. */
 export type Route = '' | 'events' | 'free';
-
-export interface PageResponse {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body?: string;
-  /** A stream in place of a body. It goes on until the viewer or the page ends it. */
-  readonly stream?: (sink: Sink) => Seat;
-}
 
 export interface Desk {
   readonly source: Source;
@@ -55,23 +47,27 @@ export function routeOf(path: string, isExact: boolean): Route | undefined {
 }
 
 /** Answers a request. Never rejects. */
-export async function answer(route: Route | undefined, request: Incoming, desk: Desk): Promise<PageResponse> {
+export async function answer(route: Route | undefined, request: Incoming, desk: Desk): Promise<Response> {
+  const response = await whole(route, request, desk);
+  return request.method === 'HEAD' ? new Response(null, response) : response;
+}
+
+async function whole(route: Route | undefined, request: Incoming, desk: Desk): Promise<Response> {
   if (!(await isAllowed(request, desk.authorize))) return plain(403);
   if (route === undefined) return plain(404);
   if (route === 'free') return free(request, desk);
   const isGet = request.method === 'GET' || (request.method === 'HEAD' && route === '');
   if (!isGet) return plain(405, { allow: route === '' ? 'GET, HEAD' : 'GET' });
-  return route === '' ? textual(200, 'text/html; charset=utf-8', html) : events(desk.watch);
+  return route === '' ? respond(200, 'text/html; charset=utf-8', html) : events(request, desk.watch);
 }
 
-function events(watch: Watch): PageResponse {
+function events({ gone }: Incoming, watch: Watch): Response {
   if (watch.isFull) return plain(503, { 'retry-after': '10' });
   // Without this header nginx would buffer the events.
-  const headers = { ...always, 'content-type': 'text/event-stream; charset=utf-8', 'x-accel-buffering': 'no' };
-  return { status: 200, headers, stream: (sink) => watch.join(sink) };
+  return respond(200, 'text/event-stream; charset=utf-8', watch.events(gone), { 'x-accel-buffering': 'no' });
 }
 
-async function free(request: Incoming, { source, watch, actions }: Desk): Promise<PageResponse> {
+async function free(request: Incoming, { source, watch, actions }: Desk): Promise<Response> {
   if (!actions) return plain(404);
   if (request.method !== 'POST') return plain(405, { allow: 'POST' });
   if (!isSameOrigin(request)) return plain(403); // H88d
@@ -84,7 +80,7 @@ async function free(request: Incoming, { source, watch, actions }: Desk): Promis
     const key = await source.free(wanted.key, wanted.id);
     if (key !== undefined) watch.freed(key, wanted.id);
     const isFreed = key !== undefined;
-    return textual(isFreed ? 200 : 409, 'application/json', JSON.stringify({ freed: isFreed }));
+    return respond(isFreed ? 200 : 409, 'application/json', JSON.stringify({ freed: isFreed }));
   } catch (error) {
     return plain((error as { code?: unknown }).code === 'ERR_LOCK_OPTION' ? 400 : 502);
   }
@@ -111,13 +107,16 @@ const words: Readonly<Record<number, string>> = {
   503: 'Too many viewers',
 };
 
-type Headers = Readonly<Record<string, string>>;
-
 /** A response with a status and no detail. */
-function plain(status: number, headers?: Headers): PageResponse {
-  return textual(status, 'text/plain; charset=utf-8', `${words[status]}\n`, headers);
+function plain(status: number, headers?: Record<string, string>): Response {
+  return respond(status, 'text/plain; charset=utf-8', `${words[status]}\n`, headers);
 }
 
-function textual(status: number, type: string, body: string, headers?: Headers): PageResponse {
-  return { status, headers: { ...always, ...headers, 'content-type': type }, body };
+function respond(
+  status: number,
+  type: string,
+  body: string | ReadableStream<Uint8Array>,
+  headers?: Record<string, string>,
+): Response {
+  return new Response(body, { status, headers: { ...always, ...headers, 'content-type': type } });
 }

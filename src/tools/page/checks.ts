@@ -3,8 +3,6 @@
 import { noLock, warn } from '../../core/events';
 import type { StoreKind } from '../../core/lock-state';
 
-export const maxBytes = 8192;
-
 /** A request to the page, independent of the kind of server. */
 export interface Incoming {
   readonly method: string;
@@ -12,8 +10,10 @@ export interface Incoming {
   header(name: string): string | undefined;
   /** The address of the peer; undefined if the transport does not show it. */
   readonly peer: string | undefined;
-  /** The body; undefined if it is longer than `maxBytes`. */
+  /** The body; undefined if it is too long. */
   body(): Promise<string | undefined>;
+  /** Aborts when the sender is gone, if the server tells that. */
+  readonly gone: AbortSignal | undefined;
   /** The request as the server has it, for `authorize`. */
   readonly original: any;
 }

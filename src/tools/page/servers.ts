@@ -1,9 +1,11 @@
 // The two kinds of servers that the page can be mounted in: servers that pass a request and a response of Node, and servers that pass a
 // Request and take a Response.
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { answer, type Desk, type PageResponse, routeOf } from './answers';
-import { type Incoming, maxBytes } from './checks';
-import type { Seat } from './watch';
+import { answer, type Desk, routeOf } from './answers';
+import type { Incoming } from './checks';
+
+/** The maximum length of a body. */
+const maxBytes = 8192;
 
 /** A request of Node with the fields that frameworks add. */
 interface Mounted extends IncomingMessage {
@@ -41,6 +43,7 @@ function ofNode(req: Mounted): Incoming {
       const length = Number(req.headers['content-length'] ?? 0);
       return length > maxBytes ? undefined : read(req);
     },
+    gone: undefined,
     original: req,
   };
 }
@@ -61,36 +64,36 @@ async function read(chunks: AsyncIterable<Uint8Array>): Promise<string | undefin
   return Buffer.concat(parts).toString('utf8');
 }
 
-function send({ status, headers, body, stream }: PageResponse, req: IncomingMessage, res: ServerResponse): void {
-  if (res.destroyed) return;
-  // HTTP/2 has no Connection header.
-  const { connection, ...others } = headers;
-  res.writeHead(status, connection === undefined || req.httpVersionMajor > 1 ? others : headers);
-  if (stream === undefined) return void res.end(req.method === 'HEAD' ? undefined : body);
+/** Sends a response, and each part of it only when the last one has left. */
+function send(response: Response, req: IncomingMessage, res: ServerResponse): void {
+  const body = response.body?.getReader();
+  const stop = (): void => void body?.cancel().catch(() => {});
+  if (res.destroyed) return stop();
+  const headers = Object.fromEntries(response.headers);
+  if (req.httpVersionMajor > 1) delete headers.connection; // HTTP/2 has no such header.
+  res.writeHead(response.status, headers);
+  if (body === undefined) return void res.end();
   res.flushHeaders();
-  const seat = stream({
-    write: (text) => {
-      const hasRoom = res.write(text);
-      (res as { flush?: () => void }).flush?.(); // Compressing middleware adds `flush`.
-      return hasRoom;
-    },
-    end: () => {
-      seat.leave();
-      res.destroy();
-    },
-  });
-  res.on('drain', () => seat.onRoom());
-  res.on('close', () => seat.leave());
-  res.on('error', () => seat.leave());
+  res.on('close', stop);
+  res.on('error', stop);
+  body.closed.catch(() => res.destroy());
+  write(body, res).catch(() => {});
+}
+
+async function write(body: ReadableStreamDefaultReader<Uint8Array>, res: ServerResponse): Promise<void> {
+  for (let part = await body.read(); !part.done; part = await body.read()) {
+    const hasRoom = res.write(part.value);
+    (res as { flush?: () => void }).flush?.(); // Compressing middleware adds `flush`.
+    if (!hasRoom) await new Promise((resolve) => res.once('drain', resolve));
+  }
+  res.end();
 }
 
 // ---- fetch
 
-export async function serveFetch(request: Request, desk: Desk): Promise<Response> {
+export function serveFetch(request: Request, desk: Desk): Promise<Response> {
   const { pathname, host } = new URL(request.url);
-  const { status, headers, body, stream } = await answer(routeOf(pathname, false), ofFetch(request, host), desk);
-  if (stream === undefined) return new Response(request.method === 'HEAD' ? null : body!, { status, headers });
-  return new Response(streamOf(stream, request.signal), { status, headers });
+  return answer(routeOf(pathname, false), ofFetch(request, host), desk);
 }
 
 function ofFetch(request: Request, host: string): Incoming {
@@ -100,33 +103,7 @@ function ofFetch(request: Request, host: string): Incoming {
     header: (name) => request.headers.get(name) ?? (name === 'host' ? host : undefined),
     peer: undefined,
     body: async () => (request.body === null ? '' : read(request.body)),
+    gone: request.signal,
     original: request,
   };
-}
-
-function streamOf(stream: NonNullable<PageResponse['stream']>, signal: AbortSignal): ReadableStream<Uint8Array> {
-  const encoder = new TextEncoder();
-  let seat: Seat;
-  return new ReadableStream<Uint8Array>({
-    start(controller) {
-      const leave = (): void => {
-        seat.leave();
-        signal.removeEventListener('abort', end);
-      };
-      const end = (): void => {
-        leave();
-        controller.close();
-      };
-      seat = stream({
-        write: (text) => {
-          controller.enqueue(encoder.encode(text));
-          return (controller.desiredSize ?? 0) > 0;
-        },
-        end,
-      });
-      signal.addEventListener('abort', end, { once: true });
-    },
-    pull: () => seat.onRoom(),
-    cancel: () => seat.leave(),
-  });
 }

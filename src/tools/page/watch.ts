@@ -7,29 +7,13 @@ import { type Alarm, clearAlarm } from '../../core/timers';
 import { Ledger } from './ledger';
 import type { PageSnapshot, Source } from './source';
 
-/** The stream to one viewer. */
-export interface Sink {
-  /** Writes a message. Returns false if the stream has no room for another message until `onRoom`. This message is sent all the same. */
-  write(text: string): boolean;
-  /** Ends the stream. An open page connects again. */
-  end(): void;
-}
-
 interface Viewer {
-  readonly sink: Sink;
+  readonly stream: ReadableStreamDefaultController<Uint8Array>;
   readonly sinceMs: number;
-  /** The time since which the stream has no room. */
+  /** The time since which the stream has no room; undefined if it takes a message. */
   fullSinceMs: number | undefined;
   /** Set when the viewer missed changes and needs a snapshot. */
   isBehind: boolean;
-}
-
-/** The callbacks of a connected viewer. */
-export interface Seat {
-  /** Reports that the stream has room again. */
-  onRoom(): void;
-  /** Reports that the viewer is gone. May be called repeatedly. */
-  leave(): void;
 }
 
 export const maxViewers = 256;
@@ -38,6 +22,8 @@ const beatMs = 15_000;
 const maxFullMs = 30_000;
 /** Ms after which a viewer has to connect again, and be authorized again. */
 const sessionMs = 600_000;
+const retry = bytes('retry: 1000\n\n');
+const beat = bytes(':\n\n');
 
 export class Watch {
   readonly #source: Source;
@@ -63,24 +49,29 @@ export class Watch {
     return this.#viewers.size >= maxViewers;
   }
 
-  join(sink: Sink): Seat {
-    const viewer: Viewer = { sink, sinceMs: performance.now(), fullSinceMs: undefined, isBehind: true };
-    this.#viewers.add(viewer);
-    if (this.#viewers.size === 1) this.#start();
-    this.#write(viewer, 'retry: 1000\n\n');
-    this.#catchUp(viewer);
-    return {
-      onRoom: () => {
+  /** The events for a new viewer, who leaves by cancelling the stream or by `gone`. A page whose stream has ended connects again. */
+  events(gone: AbortSignal | undefined): ReadableStream<Uint8Array> {
+    let viewer: Viewer;
+    const source = {
+      start: (stream: Viewer['stream']) => {
+        stream.enqueue(retry);
+        viewer = { stream, sinceMs: performance.now(), fullSinceMs: performance.now(), isBehind: true };
+        this.#viewers.add(viewer);
+        if (this.#viewers.size === 1) this.#start();
+        gone?.addEventListener('abort', () => this.#end(viewer));
+      },
+      pull: () => {
         viewer.fullSinceMs = undefined;
         this.#catchUp(viewer);
       },
-      leave: () => this.#leave(viewer),
+      cancel: () => this.#leave(viewer),
     };
+    return new ReadableStream(source, { highWaterMark: 0 });
   }
 
   freed(key: string, id: string): void {
     this.#ledger.lost(key, id, Date.now());
-    this.#schedule(true);
+    this.#onNews();
   }
 
   #start(): void {
@@ -88,8 +79,15 @@ export class Watch {
     this.#hasRead = false;
     this.#down = undefined;
     this.#beatAtMs = performance.now() + beatMs;
-    this.#unwatch = this.#source.look(() => this.#schedule(true));
+    this.#unwatch = this.#source.look(() => this.#onNews());
     if (!this.#isReading) void this.#poll();
+  }
+
+  #end(viewer: Viewer, error?: Error): void {
+    if (!this.#viewers.has(viewer)) return;
+    if (error === undefined) viewer.stream.close();
+    else viewer.stream.error(error);
+    this.#leave(viewer);
   }
 
   #leave(viewer: Viewer): void {
@@ -98,9 +96,13 @@ export class Watch {
     this.#unwatch();
   }
 
+  #onNews(): void {
+    this.#isNews = true;
+    this.#schedule();
+  }
+
   /** Schedules the next read. A read in progress schedules the next one at its end. */
-  #schedule(isNews: boolean): void {
-    this.#isNews ||= isNews;
+  #schedule(): void {
     if (this.#isReading || this.#viewers.size === 0) return;
     clearAlarm(this.#alarm);
     this.#alarm = timers.setIdle(() => void this.#poll(), this.#source.pauseMs(this.#isNews));
@@ -117,7 +119,7 @@ export class Watch {
     }
     this.#isReading = false;
     this.#tend();
-    this.#schedule(false);
+    this.#schedule();
   }
 
   #publish(seen: PageSnapshot): void {
@@ -125,11 +127,11 @@ export class Watch {
     const wasDown = this.#down !== undefined;
     this.#down = undefined;
     this.#hasRead = true;
-    if (wasDown) for (const viewer of this.#viewers) viewer.isBehind = true;
-    const text = isNews ? message('change', { ...this.#status(), rows, gone }) : undefined;
+    const change = isNews ? message('change', { ...this.#status(), rows, gone }) : undefined;
     for (const viewer of this.#viewers) {
+      viewer.isBehind ||= wasDown;
       if (viewer.isBehind) this.#catchUp(viewer);
-      else if (text !== undefined) this.#write(viewer, text);
+      else if (change !== undefined) this.#write(viewer, change);
     }
   }
 
@@ -137,7 +139,10 @@ export class Watch {
     const text = whatFailed(error);
     if (text === this.#down) return;
     this.#down = text;
-    for (const viewer of this.#viewers) this.#write(viewer, message('down', { message: text }));
+    for (const viewer of this.#viewers) {
+      viewer.isBehind = true;
+      this.#catchUp(viewer);
+    }
   }
 
   #status(): object {
@@ -145,16 +150,20 @@ export class Watch {
   }
 
   #catchUp(viewer: Viewer): void {
-    if (!viewer.isBehind || viewer.fullSinceMs !== undefined) return;
-    if (this.#down !== undefined) this.#write(viewer, message('down', { message: this.#down }));
-    if (!this.#hasRead || this.#down !== undefined) return;
+    const isKnown = this.#hasRead || this.#down !== undefined;
+    if (!isKnown || !viewer.isBehind || viewer.fullSinceMs !== undefined) return;
     viewer.isBehind = false;
-    this.#write(viewer, message('snapshot', { ...this.#status(), ...this.#head, rows: this.#ledger.rows() }));
+    if (this.#down !== undefined) this.#write(viewer, message('down', { message: this.#down }));
+    else this.#write(viewer, message('snapshot', { ...this.#status(), ...this.#head, rows: this.#ledger.rows() }));
   }
 
-  #write(viewer: Viewer, text: string): void {
-    if (viewer.fullSinceMs !== undefined) viewer.isBehind = true;
-    else if (!viewer.sink.write(text)) viewer.fullSinceMs = performance.now();
+  #write(viewer: Viewer, text: Uint8Array): void {
+    if (viewer.fullSinceMs !== undefined) {
+      viewer.isBehind = true;
+      return;
+    }
+    viewer.fullSinceMs = performance.now();
+    viewer.stream.enqueue(text);
   }
 
   /** Sends every viewer a sign of life. Disconnects viewers that read nothing, and viewers that were authorized too long ago. */
@@ -163,16 +172,21 @@ export class Watch {
     if (nowMs < this.#beatAtMs) return;
     this.#beatAtMs = nowMs + beatMs;
     for (const viewer of [...this.#viewers]) {
-      const isStuck = viewer.fullSinceMs !== undefined && nowMs - viewer.fullSinceMs > maxFullMs;
-      if (isStuck || nowMs - viewer.sinceMs > sessionMs) viewer.sink.end();
-      else if (viewer.fullSinceMs === undefined) this.#write(viewer, ':\n\n');
+      const { fullSinceMs = nowMs, sinceMs } = viewer;
+      if (nowMs - fullSinceMs > maxFullMs) this.#end(viewer, new Error('the viewer reads nothing'));
+      else if (nowMs - sinceMs > sessionMs) this.#end(viewer);
+      else if (viewer.fullSinceMs === undefined) this.#write(viewer, beat);
     }
   }
 }
 
 /** Formats an event. JSON has no line ends. */
-function message(event: string, data: object): string {
-  return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
+function message(event: string, data: object): Uint8Array {
+  return bytes(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
+}
+
+function bytes(text: string): Uint8Array {
+  return new TextEncoder().encode(text);
 }
 
 /** Describes an error without its own message, because errors of clients may name hosts and users. */
