@@ -96,7 +96,9 @@ export class Watch {
     this.#unwatch();
   }
 
+  /** The first change after a read sets the time of the next read. Later changes do not put it off. */
   #onNews(): void {
+    if (this.#isNews) return;
     this.#isNews = true;
     this.#schedule();
   }
