@@ -13,14 +13,14 @@ const perSecond = { few: 8, many: 0.9 };
 const maxCredit = 8;
 
 export class Budget {
-  #credit = maxCredit;
+  /** The first read has no limit. */
+  #credit = Number.POSITIVE_INFINITY;
   #atMs = performance.now();
   #cost = 0;
 
-  /** Begins a read. The first read of a viewer has no limit. */
-  begin(isFirst: boolean): void {
+  /** Begins a read. */
+  begin(): void {
     this.#cost = 0;
-    if (isFirst) this.#credit = Number.POSITIVE_INFINITY;
   }
 
   spend(commands: number): void {

@@ -6,14 +6,13 @@ import { isForeign, type StoreKind } from '../../core/lock-state';
 import { settle } from '../../core/options';
 import { setImmediate } from '../../core/real-timers';
 import type { RedisLike } from '../../core/redis-like';
-import type { RegisteredLoss } from '../../inspect/process-record';
+import type { ProcessRecord, RegisteredHold, RegisteredLoss } from '../../inspect/process-record';
 import { type SeenLock, Snapshot } from '../../inspect/snapshot';
 import { closeOnceOpen } from '../../queue/wake-ups';
 import type { Store } from '../../store/contract';
 import { storeOf } from '../../store/open';
 import { changedChannel, type Operator } from '../../store/operator';
 import { Budget } from './budget';
-import { SilentHolders } from './silent-holders';
 
 export interface PageLock extends SeenLock {
   /** True if a process that held the lock is silent. */
@@ -44,11 +43,14 @@ export class Source {
   readonly #prefix: string;
   readonly #timeoutMs: number;
   readonly #operator: Operator;
-  readonly #budget = new Budget();
-  readonly #silent = new SilentHolders();
+  #budget = new Budget();
+  /** The last known holds of each process. */
+  #holds = new Map<string, readonly RegisteredHold[]>();
+  /** The holds whose processes fell silent without releasing them. */
+  readonly #silent = new Map<string, RegisteredHold>();
   /** Keys that no process has registered, as they were when they were last inspected. */
   readonly #others = new Map<string, SeenLock | undefined>();
-  #sweep: AsyncIterator<readonly string[], unknown> | undefined;
+  #sweep: AsyncGenerator<void, never> | undefined;
   #isFirst = true;
   #isSwept = false;
   #isSweepRefused = false;
@@ -71,12 +73,13 @@ export class Source {
     this.#others.clear();
     this.#isSwept = this.#isSweepRefused = false;
     this.#isFirst = true;
+    this.#budget = new Budget();
     const { channels } = this.#store;
     const listening = channels?.listensAlone ? undefined : channels?.listen(changedChannel, onNews, onNews);
     listening?.catch(() => {}); // The next read shows the changes.
     return () => {
       closeOnceOpen(listening);
-      this.#sweep?.return?.().catch(() => {});
+      this.#sweep?.return(undefined as never).catch(() => {});
       this.#sweep = undefined;
     };
   }
@@ -99,7 +102,7 @@ export class Source {
 
   /** Rejects with a LockBackendError. */
   async read(): Promise<PageSnapshot> {
-    this.#budget.begin(this.#isFirst);
+    this.#budget.begin();
     const [snapshot] = await Promise.all([this.#registry(), this.#findOthers()]);
     const locks = new Map<string, SeenLock>();
     for await (const some of snapshot.locks()) {
@@ -110,11 +113,12 @@ export class Source {
     const { isLocal } = this.#operator;
     this.#budget.spend(Math.ceil((isLocal ? locks.size : snapshot.unsettled.length) / keysInCommand));
     if (!isLocal) await this.#inspectOthers(snapshot, locks);
+    this.#forgetEnded(locks);
     this.#rows = locks.size;
     this.#isFirst = false;
     return {
       atMs: snapshot.atMs,
-      locks: [...locks].map(([key, seen]) => ({ ...seen, isSilent: this.#silent.has(key, seen.lock.holders) })),
+      locks: [...locks.values()].map((seen) => ({ ...seen, isSilent: this.#isSilent(seen) })),
       losses: snapshot.records.flatMap(({ lost }) => lost),
       coverage: this.#coverage(snapshot.records.length),
     };
@@ -124,7 +128,7 @@ export class Source {
     const processes = await this.#operator.processes(this.#timeoutMs);
     const search = { prefix: this.#prefix, commandTimeoutMs: this.#timeoutMs };
     const snapshot = new Snapshot(this.#operator, search, processes);
-    this.#silent.update(snapshot.records);
+    this.#noticeSilence(snapshot.records);
     // One command reads the list, and one command each record. The cost is that of one process, so that many are read as often as one.
     this.#budget.spend(1 + Math.ceil(processes.texts.length / Math.max(snapshot.records.length, 1)));
     return snapshot;
@@ -136,9 +140,8 @@ export class Source {
     if (keys === undefined || isLocal || this.#isSweepRefused) return;
     try {
       for (let n = this.#isFirst ? firstSteps : 1; n > 0 && !(this.#isFirst && this.#isSwept); n -= 1) {
-        // The budget paces the scan, so the scan itself does not pause.
-        this.#sweep ??= keys(this.#prefix, this.#timeoutMs, false)[Symbol.asyncIterator]();
-        this.#found(await this.#sweep.next());
+        this.#sweep ??= this.#sweeps(keys);
+        await this.#sweep.next();
       }
     } catch (error) {
       // The next read begins a new scan, unless Redis refuses: the user may lack the right to SCAN.
@@ -147,25 +150,24 @@ export class Source {
     }
   }
 
-  #found({ done, value }: IteratorResult<readonly string[], unknown>): void {
-    if (done) {
+  /** Scans all keys again and again, one command a step. The budget paces the scan, so the scan itself does not pause. */
+  async *#sweeps(keys: NonNullable<Operator['keys']>): AsyncGenerator<void, never> {
+    for (;;) {
+      for await (const some of keys(this.#prefix, this.#timeoutMs, false)) {
+        this.#budget.spend(1);
+        for (const key of some) {
+          if (!this.#others.has(key) && this.#others.size < maxOthers) this.#others.set(key, undefined);
+        }
+        yield;
+      }
       this.#isSwept = true;
-      this.#sweep = undefined;
-      return;
-    }
-    this.#budget.spend(1);
-    for (const key of value) {
-      if (!this.#others.has(key) && this.#others.size < maxOthers) this.#others.set(key, undefined);
+      yield;
     }
   }
 
   /** Inspects the keys that no process registers: keys that the scan found, and keys that a silent process held. */
   async #inspectOthers(snapshot: Snapshot, locks: Map<string, SeenLock>): Promise<void> {
-    for (const key of this.#silent.keys()) {
-      const seen = locks.get(key);
-      if (seen !== undefined) this.#silent.settle(key, seen.lock.holders);
-      else if (!this.#others.has(key)) this.#others.set(key, undefined);
-    }
+    for (const { key } of this.#silent.values()) if (!this.#others.has(key)) this.#others.set(key, undefined);
     for (const key of locks.keys()) this.#others.delete(key);
     const due = [...this.#others]
       .sort(([, a], [, b]) => (a?.atMs ?? 0) - (b?.atMs ?? 0))
@@ -175,8 +177,30 @@ export class Source {
     const found = await this.#unlessRefused(snapshot.inspected(due));
     for (const key of due) this.#others.delete(key);
     for (const seen of found.filter((each) => this.#isLock(each))) this.#others.set(seen.lock.key, seen);
-    for (const key of due) this.#silent.settle(key, this.#others.get(key)?.lock.holders ?? []);
     for (const [key, seen] of this.#others) if (seen !== undefined) locks.set(key, seen);
+  }
+
+  /** Holds of a process that has no record any longer are silent, until another record has them. */
+  #noticeSilence(records: readonly ProcessRecord[]): void {
+    const before = this.#holds;
+    this.#holds = new Map(records.map(({ id, held }) => [id, held]));
+    for (const [process, held] of before) {
+      if (!this.#holds.has(process)) for (const hold of held) this.#silent.set(nameOf(hold), hold);
+    }
+    if (this.#silent.size > 0) for (const hold of [...this.#holds.values()].flat()) this.#silent.delete(nameOf(hold));
+  }
+
+  #isSilent({ lock: { key, holders } }: SeenLock): boolean {
+    return this.#silent.size > 0 && holders.some(({ id }) => this.#silent.has(nameOf({ key, id })));
+  }
+
+  /** Forgets the silent holds that have ended. A key that was not inspected yet may still be held. */
+  #forgetEnded(locks: ReadonlyMap<string, SeenLock>): void {
+    for (const [name, { key, id }] of this.#silent) {
+      const isInspected = locks.has(key) || !this.#others.has(key);
+      const isHeld = locks.get(key)?.lock.holders.some((holder) => holder.id === id);
+      if (isInspected && !isHeld) this.#silent.delete(name);
+    }
   }
 
   /** Redis refuses to inspect any key if the user lacks the right to one. From then on only the registry is read. */
@@ -200,4 +224,8 @@ export class Source {
     if (this.#isSweepRefused || this.#operator.keys === undefined) return `${registry}; keys are not scanned.`;
     return `${registry}; ${this.#isSwept ? 'all keys were scanned' : 'keys are being scanned'}.`;
   }
+}
+
+function nameOf({ key, id }: Pick<RegisteredHold, 'key' | 'id'>): string {
+  return `${id} ${key}`;
 }
