@@ -9,35 +9,27 @@ const maxQuietMs = 60_000;
 const newsMs = 100;
 const newsShare = 1 / 10;
 const perSecond = { few: 8, many: 0.9 };
-/** Commands that may be sent at once after a quiet time. */
-const maxCredit = 8;
 
 export class Budget {
-  /** The first read has no limit. */
-  #credit = Number.POSITIVE_INFINITY;
-  #atMs = performance.now();
   #cost = 0;
+  #atMs = Number.NEGATIVE_INFINITY;
 
   /** Begins a read. */
   begin(): void {
     this.#cost = 0;
+    this.#atMs = performance.now();
   }
 
   spend(commands: number): void {
     this.#cost += commands;
-    this.#credit -= commands;
   }
 
-  /** Ms until the next read, which is sooner after news, and is expected to cost as much as the last one. */
+  /** Ms until the next read, which is sooner after news, and later after a read that cost more. */
   pauseMs(isNews: boolean, rows: number): number {
     const size = rows > fewRows ? 'many' : 'few';
-    const nowMs = performance.now();
-    const earned = ((nowMs - this.#atMs) / 1000) * perSecond[size];
-    this.#credit = Math.min(maxCredit, this.#credit + earned);
-    this.#atMs = nowMs;
     const largeMs = Math.min(rows, maxQuietMs);
-    const missing = Math.max(0, Math.min(this.#cost, maxCredit) - this.#credit);
     const minMs = isNews ? Math.max(newsMs, largeMs * newsShare) : Math.max(quietMs[size], largeMs);
-    return Math.max(minMs, (missing / perSecond[size]) * 1000);
+    const costMs = (this.#cost / perSecond[size]) * 1000;
+    return Math.max(minMs, this.#atMs + costMs - performance.now());
   }
 }

@@ -43,7 +43,7 @@ export class Source {
   readonly #prefix: string;
   readonly #timeoutMs: number;
   readonly #operator: Operator;
-  #budget = new Budget();
+  readonly #budget = new Budget();
   /** The last known holds of each process. */
   #holds = new Map<string, readonly RegisteredHold[]>();
   /** The holds whose processes fell silent without releasing them. */
@@ -73,7 +73,6 @@ export class Source {
     this.#others.clear();
     this.#isSwept = this.#isSweepRefused = false;
     this.#isFirst = true;
-    this.#budget = new Budget();
     const { channels } = this.#store;
     const listening = channels?.listensAlone ? undefined : channels?.listen(changedChannel, onNews, onNews);
     listening?.catch(() => {}); // The next read shows the changes.
@@ -115,6 +114,7 @@ export class Source {
     if (!isLocal) await this.#inspectOthers(snapshot, locks);
     this.#forgetEnded(locks);
     this.#rows = locks.size;
+    if (this.#isFirst) this.#budget.begin(); // The first read of a viewer is free.
     this.#isFirst = false;
     return {
       atMs: snapshot.atMs,
