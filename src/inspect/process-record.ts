@@ -15,6 +15,8 @@ export interface RegisteredWait {
 
 /** A lock that a process holds. */
 export interface RegisteredHold extends RegisteredWait {
+  /** The id of the process. */
+  readonly process: string;
   readonly fence: number;
   /** The first 8 hex digits of the SHA-1 of the holder's token. */
   readonly id: string;
@@ -30,40 +32,33 @@ export interface RegisteredLoss {
   readonly at: number;
 }
 
-/** The record of one process. Its host and its process id are there for people who read the key. */
-export interface ProcessRecord {
-  readonly id: string;
+/** What all processes have registered. */
+export interface Registered {
+  /** The ids of the processes that have a record. */
+  readonly processes: ReadonlySet<string>;
   readonly held: readonly RegisteredHold[];
   readonly waiting: readonly RegisteredWait[];
   /** The losses of the last hour. */
   readonly lost: readonly RegisteredLoss[];
 }
 
-/** Reads one record for each process. A process with very many locks writes its record in parts, which are merged. */
-export function recordsOf(texts: readonly string[]): ProcessRecord[] {
-  const parts = new Map<string, ProcessRecord[]>();
-  for (const part of texts.flatMap((text) => readRecord(text) ?? [])) addTo(parts, part.id, part);
-  return [...parts].map(([id, all]) => ({
-    id,
-    held: all.flatMap(({ held }) => held),
-    waiting: all.flatMap(({ waiting }) => waiting),
-    lost: all.flatMap(({ lost }) => lost),
-  }));
-}
-
-export function addTo<T>(lists: Map<string, T[]>, name: string, each: T): void {
-  const others = lists.get(name);
-  if (others === undefined) lists.set(name, [each]);
-  else others.push(each);
+/** Reads the records of all processes. A process with very many locks writes its record in parts, with its id in each. */
+export function registeredIn(texts: readonly string[]): Registered {
+  const records = texts.flatMap((text) => readRecord(text) ?? []);
+  return {
+    processes: new Set(records.map(({ id }) => id)),
+    held: records.flatMap(({ id, held }) => held.filter(isHold).map((each) => Object.assign(each, { process: id }))),
+    waiting: records.flatMap(({ waiting }) => waiting.filter(isWait)),
+    lost: records.flatMap(({ lost }) => lost.filter(isLoss)),
+  };
 }
 
 /** Parses a record. Returns undefined if the record as a whole is malformed. */
-function readRecord(text: string): ProcessRecord | undefined {
+function readRecord(text: string): { id: string; held: any[]; waiting: any[]; lost: any[] } | undefined {
   try {
-    const { id, held, waiting, lost = [] } = JSON.parse(text) as ProcessRecord;
+    const { id, held, waiting, lost } = JSON.parse(text);
     if (typeof id !== 'string' || !Array.isArray(held) || !Array.isArray(waiting)) return undefined;
-    const losses = Array.isArray(lost) ? lost.filter(isLoss) : [];
-    return { id, held: held.filter(isHold), waiting: waiting.filter(isWait), lost: losses };
+    return { id, held, waiting, lost: Array.isArray(lost) ? lost : [] };
   } catch {
     return undefined;
   }
@@ -78,13 +73,11 @@ function isHold(each: Partial<RegisteredHold> | null): boolean {
 }
 
 function isWait(each: Partial<RegisteredWait> | null): boolean {
-  if (typeof each !== 'object' || each === null) return false;
-  const { key, kind, since, permits, owner } = each;
-  const isNamed = typeof key === 'string' && typeof kind === 'string';
-  return isNamed && Number.isFinite(since) && Number.isFinite(permits) && (owner === null || typeof owner === 'string');
+  if (typeof each?.key !== 'string' || typeof each.kind !== 'string') return false;
+  const { since, permits, owner } = each;
+  return Number.isFinite(since) && Number.isFinite(permits) && (owner === null || typeof owner === 'string');
 }
 
 function isLoss(each: Partial<RegisteredLoss> | null): boolean {
-  if (typeof each !== 'object' || each === null) return false;
-  return typeof each.key === 'string' && typeof each.id === 'string' && Number.isFinite(each.at);
+  return typeof each?.key === 'string' && typeof each.id === 'string' && Number.isFinite(each.at);
 }

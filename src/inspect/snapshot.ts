@@ -8,7 +8,7 @@ import { abortReason } from '../acquire/refusals';
 import { LockBackendError } from '../core/errors';
 import type { HolderState, ListedLock, LockState, WaiterState } from '../core/lock-state';
 import { maxShown, type Operator, type Processes } from '../store/operator';
-import { addTo, type ProcessRecord, type RegisteredHold, type RegisteredWait, recordsOf } from './process-record';
+import { type Registered, type RegisteredHold, type RegisteredWait, registeredIn } from './process-record';
 
 /** A lock as it was read. */
 export interface SeenLock {
@@ -55,7 +55,7 @@ export async function readSnapshot(operator: Operator, search: Search): Promise<
 export class Snapshot {
   /** The time of the registry, in ms of the epoch by the store's clock. */
   readonly atMs: number;
-  readonly records: readonly ProcessRecord[];
+  readonly registered: Registered;
   /** The registered keys that have to be inspected. */
   readonly unsettled: string[] = [];
   readonly #settled: string[] = [];
@@ -68,17 +68,16 @@ export class Snapshot {
     this.#operator = operator;
     this.#search = search;
     this.atMs = atMs;
-    this.records = recordsOf(texts);
-    for (const { held, waiting } of this.records) {
-      for (const hold of held) if (hold.key.startsWith(search.prefix)) this.#addHold(hold);
-      for (const wait of waiting) if (wait.key.startsWith(search.prefix)) addTo(this.#waiting, wait.key, wait);
-    }
+    this.registered = registeredIn(texts);
+    const { held, waiting } = this.registered;
+    for (const hold of held) if (hold.key.startsWith(search.prefix)) this.#addHold(hold);
+    for (const wait of waiting) if (wait.key.startsWith(search.prefix)) addTo(this.#waiting, wait.key, wait);
     for (const key of this.#held.keys()) (this.#isSettled(key) ? this.#settled : this.unsettled).push(key);
     for (const key of this.#waiting.keys()) if (!this.#held.has(key)) this.unsettled.push(key);
   }
 
   get coverage(): Coverage {
-    return { processes: this.records.length, scanned: this.#isScan };
+    return { processes: this.registered.processes.size, scanned: this.#isScan };
   }
 
   /**
@@ -155,6 +154,12 @@ export class Snapshot {
     const lock = { key, locked: true, owner, remaining, waiters: waiting.length, fence, mode, holders, queue };
     return { lock, holds: held, atMs };
   }
+}
+
+function addTo<T>(lists: Map<string, T[]>, key: string, each: T): void {
+  const others = lists.get(key);
+  if (others === undefined) lists.set(key, [each]);
+  else others.push(each);
 }
 
 function* parts(keys: readonly string[]): Generator<readonly string[], void> {

@@ -417,6 +417,39 @@ describe('the live page', () => {
       await withLock.close();
     });
 
+    it('a holder that falls silent under another prefix is no row', async () => {
+      const record = (id: string, key: string) => {
+        const hold = {
+          key,
+          kind: 'exclusive',
+          id: '12345678',
+          fence: 1,
+          owner: null,
+          permits: 1,
+          since: 0,
+          until: null,
+        };
+        return client.set(`redis-exp-lock:1:process:${id}`, JSON.stringify({ id, held: [hold], waiting: [] }));
+      };
+      const ids = ['a', 'b'];
+      await Promise.all([
+        record('a', 'seen:k'),
+        record('b', 'unseen:k'),
+        client.set('seen:k', 'x'),
+        client.set('unseen:k', 'x'),
+      ]);
+      for (const value of ids) await client.zAdd('redis-exp-lock:1:processes', { score: Date.now() + 60_000, value });
+      mounted = lockPage({ redis: client, prefix: 'seen:' });
+      const viewer = look();
+      await waitFor(() => viewer.text().includes('seen:k'), { what: 'the row' });
+      await client.del(ids.map((id) => `redis-exp-lock:1:process:${id}`));
+      await client.zRem('redis-exp-lock:1:processes', ids);
+      await waitFor(() => viewer.text().includes('"0 processes register'), { what: 'the end of both records' });
+      await sleep(1_500);
+      expect(viewer.text()).not.to.contain('unseen:k');
+      await viewer.leave();
+    });
+
     it('a scan that failed for a while begins anew: the locks of others are shown then', async () => {
       const proxy = await startProxy(redis.port);
       const failing = proxy.rule({ match: 'SCAN' }, answer('-LOADING Redis is loading the dataset in memory\r\n'));

@@ -27,7 +27,7 @@ function lock(key: string, scene: Scene): PageLock {
   const holds = held.flatMap((heldMs, n) => {
     return heldMs === undefined
       ? []
-      : { key, id: `0000000${n}`, ...facts, since: readMs - heldMs, fence: 1, until: null };
+      : { key, process: 'p', id: `0000000${n}`, ...facts, since: readMs - heldMs, fence: 1, until: null };
   });
   const queue = waited.map((waitingMs) => ({ owner: 'w', kind: 'exclusive' as const, waitingMs }));
   const mode = held.length === 0 ? null : 'exclusive';

@@ -6,7 +6,7 @@ import { isForeign, type StoreKind } from '../../core/lock-state';
 import { settle } from '../../core/options';
 import { setImmediate } from '../../core/real-timers';
 import type { RedisLike } from '../../core/redis-like';
-import type { ProcessRecord, RegisteredHold, RegisteredLoss } from '../../inspect/process-record';
+import type { Registered, RegisteredHold, RegisteredLoss } from '../../inspect/process-record';
 import { type SeenLock, Snapshot } from '../../inspect/snapshot';
 import { closeOnceOpen } from '../../queue/wake-ups';
 import type { Store } from '../../store/contract';
@@ -44,16 +44,17 @@ export class Source {
   readonly #timeoutMs: number;
   readonly #operator: Operator;
   readonly #budget = new Budget();
-  /** The last known holds of each process. */
-  #holds = new Map<string, readonly RegisteredHold[]>();
+  /** The holds that were registered at the last read. */
+  #holds: readonly RegisteredHold[] = [];
   /** The holds whose processes fell silent without releasing them. */
   readonly #silent = new Map<string, RegisteredHold>();
   /** Keys that no process has registered, as they were when they were last inspected. */
   readonly #others = new Map<string, SeenLock | undefined>();
   #sweep: AsyncGenerator<void, never> | undefined;
-  #isFirst = true;
+  /** Lists the keys of the server; undefined if that is not needed or not possible. */
+  #keys: Operator['keys'];
   #isSwept = false;
-  #isSweepRefused = false;
+  #isFirst = true;
   #rows = 0;
 
   constructor(redis: RedisLike | readonly RedisLike[], prefix: string) {
@@ -71,7 +72,8 @@ export class Source {
   /** Begins to call `onNews` when something may have changed. The returned function ends that. */
   look(onNews: () => void): () => void {
     this.#others.clear();
-    this.#isSwept = this.#isSweepRefused = false;
+    this.#keys = this.#operator.isLocal ? undefined : this.#operator.keys;
+    this.#isSwept = false;
     this.#isFirst = true;
     const { channels } = this.#store;
     const listening = channels?.listensAlone ? undefined : channels?.listen(changedChannel, onNews, onNews);
@@ -112,15 +114,19 @@ export class Source {
     const { isLocal } = this.#operator;
     this.#budget.spend(Math.ceil((isLocal ? locks.size : snapshot.unsettled.length) / keysInCommand));
     if (!isLocal) await this.#inspectOthers(snapshot, locks);
-    this.#forgetEnded(locks);
+    for (const [name, { key, id }] of this.#silent) {
+      const isPending = this.#others.has(key) && !locks.has(key);
+      const isHeld = locks.get(key)?.lock.holders.some((holder) => holder.id === id);
+      if (!isPending && !isHeld) this.#silent.delete(name);
+    }
     this.#rows = locks.size;
     if (this.#isFirst) this.#budget.begin(); // The first read of a viewer is free.
     this.#isFirst = false;
     return {
       atMs: snapshot.atMs,
       locks: [...locks.values()].map((seen) => ({ ...seen, isSilent: this.#isSilent(seen) })),
-      losses: snapshot.records.flatMap(({ lost }) => lost),
-      coverage: this.#coverage(snapshot.records.length),
+      losses: snapshot.registered.lost,
+      coverage: this.#coverage(snapshot.registered.processes.size),
     };
   }
 
@@ -128,25 +134,24 @@ export class Source {
     const processes = await this.#operator.processes(this.#timeoutMs);
     const search = { prefix: this.#prefix, commandTimeoutMs: this.#timeoutMs };
     const snapshot = new Snapshot(this.#operator, search, processes);
-    this.#noticeSilence(snapshot.records);
+    this.#noticeSilence(snapshot.registered);
     // One command reads the list, and one command each record. The cost is that of one process, so that many are read as often as one.
-    this.#budget.spend(1 + Math.ceil(processes.texts.length / Math.max(snapshot.records.length, 1)));
+    this.#budget.spend(1 + Math.ceil(processes.texts.length / Math.max(snapshot.registered.processes.size, 1)));
     return snapshot;
   }
 
   /** Takes a step of the scan. Keys that may be locks are inspected from now on. */
   async #findOthers(): Promise<void> {
-    const { keys, isLocal } = this.#operator;
-    if (keys === undefined || isLocal || this.#isSweepRefused) return;
+    if (this.#keys === undefined) return;
     try {
       for (let n = this.#isFirst ? firstSteps : 1; n > 0 && !(this.#isFirst && this.#isSwept); n -= 1) {
-        this.#sweep ??= this.#sweeps(keys);
+        this.#sweep ??= this.#sweeps(this.#keys);
         await this.#sweep.next();
       }
     } catch (error) {
       // The next read begins a new scan, unless Redis refuses: the user may lack the right to SCAN.
       this.#sweep = undefined;
-      this.#isSweepRefused = !(error instanceof LockBackendError && error.retryable);
+      if (!(error instanceof LockBackendError && error.retryable)) this.#keys = undefined;
     }
   }
 
@@ -180,27 +185,15 @@ export class Source {
     for (const [key, seen] of this.#others) if (seen !== undefined) locks.set(key, seen);
   }
 
-  /** Holds of a process that has no record any longer are silent, until another record has them. */
-  #noticeSilence(records: readonly ProcessRecord[]): void {
-    const before = this.#holds;
-    this.#holds = new Map(records.map(({ id, held }) => [id, held]));
-    for (const [process, held] of before) {
-      if (!this.#holds.has(process)) for (const hold of held) this.#silent.set(nameOf(hold), hold);
-    }
-    if (this.#silent.size > 0) for (const hold of [...this.#holds.values()].flat()) this.#silent.delete(nameOf(hold));
+  /** The holds of a process without a record are silent from now on, until a process has registered them. */
+  #noticeSilence({ processes, held }: Registered): void {
+    for (const hold of this.#holds) if (!processes.has(hold.process)) this.#silent.set(nameOf(hold), hold);
+    this.#holds = held.filter(({ key }) => key.startsWith(this.#prefix));
+    if (this.#silent.size > 0) for (const hold of held) this.#silent.delete(nameOf(hold));
   }
 
   #isSilent({ lock: { key, holders } }: SeenLock): boolean {
     return this.#silent.size > 0 && holders.some(({ id }) => this.#silent.has(nameOf({ key, id })));
-  }
-
-  /** Forgets the silent holds that have ended. A key that was not inspected yet may still be held. */
-  #forgetEnded(locks: ReadonlyMap<string, SeenLock>): void {
-    for (const [name, { key, id }] of this.#silent) {
-      const isInspected = locks.has(key) || !this.#others.has(key);
-      const isHeld = locks.get(key)?.lock.holders.some((holder) => holder.id === id);
-      if (isInspected && !isHeld) this.#silent.delete(name);
-    }
   }
 
   /** Redis refuses to inspect any key if the user lacks the right to one. From then on only the registry is read. */
@@ -208,7 +201,7 @@ export class Source {
     return inspecting.catch((error) => {
       if (!(error instanceof LockBackendError) || error.redisCode !== 'NOPERM') throw error;
       this.#others.clear();
-      this.#isSweepRefused = true;
+      this.#keys = undefined;
       return [];
     });
   }
@@ -221,7 +214,7 @@ export class Source {
   #coverage(processes: number): string {
     if (this.#operator.isLocal) return 'All locks of this store.';
     const registry = `${processes} ${processes === 1 ? 'process registers' : 'processes register'} held locks`;
-    if (this.#isSweepRefused || this.#operator.keys === undefined) return `${registry}; keys are not scanned.`;
+    if (this.#keys === undefined) return `${registry}; keys are not scanned.`;
     return `${registry}; ${this.#isSwept ? 'all keys were scanned' : 'keys are being scanned'}.`;
   }
 }
