@@ -46,13 +46,20 @@ function lock(key: string, scene: Scene): PageLock {
 
 /** The time of each read by the store's clock, which is far from that of this process. */
 const readMs = 5_000_000;
-const seen = (...locks: PageLock[]): PageSnapshot => ({ atMs: readMs, locks, losses: [], coverage: '' });
+const seen = (...locks: PageLock[]): PageSnapshot => ({
+  isFirst: false,
+  atMs: readMs,
+  locks,
+  losses: [],
+  coverage: '',
+});
+const first = (...locks: PageLock[]): PageSnapshot => ({ ...seen(...locks), isFirst: true });
 
 describe('the ledger of the live page', () => {
   /** The badges of a lock that is first seen like this. */
   function badges(scene: Scene): readonly string[] {
     const ledger = new Ledger();
-    ledger.update(seen(lock('k', scene)), startMs, true);
+    ledger.update(first(lock('k', scene)), startMs);
     return ledger.rows()[0]!.badges;
   }
 
@@ -70,17 +77,17 @@ describe('the ledger of the live page', () => {
   it('a holder that came before the page was opened may have held it for long', () => {
     expect(badges({ held: [undefined], waited: [31 * second] })).to.deep.equal(['long wait']);
     const ledger = new Ledger();
-    ledger.update(seen(), startMs, true);
-    ledger.update(seen(lock('k', { held: [undefined], waited: [31 * second] })), startMs + second, false);
+    ledger.update(first(), startMs);
+    ledger.update(seen(lock('k', { held: [undefined], waited: [31 * second] })), startMs + second);
     expect(ledger.rows()[0]!.badges).to.deep.equal([]);
     const later = lock('k', { held: [undefined], waited: [61 * second] });
-    expect(ledger.update(seen(later), startMs + 31 * second, false).rows[0]!.badges).to.deep.equal(['long wait']);
+    expect(ledger.update(seen(later), startMs + 31 * second).rows[0]!.badges).to.deep.equal(['long wait']);
   });
 
   it('a free lock is stuck, but nobody hangs', () => {
     const ledger = new Ledger();
-    ledger.update(seen(lock('k', { waited: [60 * second] })), startMs, true);
-    ledger.update(seen(lock('k', { waited: [64 * second] })), startMs + 4 * second, false);
+    ledger.update(first(lock('k', { waited: [60 * second] })), startMs);
+    ledger.update(seen(lock('k', { waited: [64 * second] })), startMs + 4 * second);
     expect(ledger.rows()[0]!.badges).to.deep.equal(['queue stuck']);
   });
 
@@ -94,7 +101,7 @@ describe('the ledger of the live page', () => {
       lock('hung', { held: [3600 * second], waited: [31 * second] }),
     ];
     const ledger = new Ledger();
-    ledger.update(seen(...locks), startMs, true);
+    ledger.update(first(...locks), startMs);
     const shown = ledger.rows();
     expect(shown).to.have.length(maxRows);
     expect(shown.slice(0, 5).map(({ key }) => key)).to.deep.equal(['hung', 'stuck', 'silent', 'endless', 'foreign']);

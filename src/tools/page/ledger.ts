@@ -72,14 +72,9 @@ export class Ledger {
   readonly #losses = new Map<string, number>();
   #figures: Figures = { held: 0, waiting: 0, total: 0, coverage: '' };
 
-  /**
-   * Takes in a snapshot.
-   *
-   * @param isFirst The earlier state is unknown.
-   * @returns the rows that are new or changed, and the keys that are gone.
-   */
-  update(seen: PageSnapshot, nowMs: number, isFirst: boolean): { rows: PageRow[]; gone: string[]; isNews: boolean } {
-    const { locks, losses, coverage } = seen;
+  /** Takes in a snapshot. Returns the rows that are new or changed, and the keys that are gone. */
+  update(seen: PageSnapshot, nowMs: number): { rows: PageRow[]; gone: string[]; isNews: boolean } {
+    const { isFirst, locks, losses, coverage } = seen;
     const time = { nowMs, offsetMs: nowMs - seen.atMs, isFirst };
     const before = this.#rows;
     const idle = locks.filter(({ lock }) => lock.holders.length === 0 && lock.waiters > 0);

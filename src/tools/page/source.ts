@@ -21,6 +21,8 @@ export interface PageLock extends SeenLock {
 
 /** The locks that a read found, and the coverage in words. */
 export interface PageSnapshot {
+  /** Set if the locks were not read shortly before. */
+  readonly isFirst: boolean;
   /** The time of the read, in ms of the epoch by the store's clock. */
   readonly atMs: number;
   readonly locks: readonly PageLock[];
@@ -120,9 +122,11 @@ export class Source {
       if (!isPending && !isHeld) this.#silent.delete(name);
     }
     this.#rows = locks.size;
-    if (this.#isFirst) this.#budget.begin(); // The first read of a viewer is free.
+    const isFirst = this.#isFirst;
+    if (isFirst) this.#budget.begin(); // The first read of a viewer is free.
     this.#isFirst = false;
     return {
+      isFirst,
       atMs: snapshot.atMs,
       locks: [...locks.values()].map((seen) => ({ ...seen, isSilent: this.#isSilent(seen) })),
       losses: snapshot.registered.lost,

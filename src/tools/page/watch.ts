@@ -22,8 +22,6 @@ const beatMs = 15_000;
 const maxFullMs = 30_000;
 /** Ms after which a viewer has to connect again, and be authorized again. */
 const sessionMs = 600_000;
-const retry = bytes('retry: 1000\n\n');
-const beat = bytes(':\n\n');
 
 export class Watch {
   readonly #source: Source;
@@ -35,8 +33,9 @@ export class Watch {
   /** Set when something changed after the last read began. */
   #isNews = false;
   #unwatch: () => void = () => {};
-  /** Set when the ledger has a read for the present viewers. */
-  #hasRead = false;
+  /** Set when a read for the present viewers has ended. */
+  #isKnown = false;
+  /** What failed at the last read; undefined if nothing did. */
   #down: string | undefined;
   #beatAtMs = 0;
 
@@ -54,7 +53,7 @@ export class Watch {
     let viewer: Viewer;
     const source = {
       start: (stream: Viewer['stream']) => {
-        stream.enqueue(retry);
+        stream.enqueue(bytes('retry: 1000\n\n'));
         viewer = { stream, sinceMs: performance.now(), fullSinceMs: performance.now(), isBehind: true };
         this.#viewers.add(viewer);
         if (this.#viewers.size === 1) this.#start();
@@ -76,7 +75,7 @@ export class Watch {
 
   #start(): void {
     // The first viewer waits for a new read. A read for earlier viewers may have ended since they left.
-    this.#hasRead = false;
+    this.#isKnown = false;
     this.#down = undefined;
     this.#beatAtMs = performance.now() + beatMs;
     this.#unwatch = this.#source.look(() => this.#onNews());
@@ -114,56 +113,45 @@ export class Watch {
     clearAlarm(this.#alarm);
     this.#isReading = true;
     this.#isNews = false;
+    const before = this.#down;
+    let change: Uint8Array | undefined;
     try {
-      this.#publish(await this.#source.read());
+      change = this.#changeSince(await this.#source.read());
+      this.#down = undefined;
     } catch (error) {
-      this.#publishDown(error);
+      this.#down = whatFailed(error);
     }
     this.#isReading = false;
+    this.#isKnown = true;
+    for (const viewer of this.#viewers) {
+      const missesChange = change !== undefined && viewer.fullSinceMs !== undefined;
+      viewer.isBehind ||= this.#down !== before || missesChange;
+      if (viewer.isBehind) this.#catchUp(viewer);
+      else if (change !== undefined) this.#write(viewer, change);
+    }
     this.#tend();
     this.#schedule();
   }
 
-  #publish(seen: PageSnapshot): void {
-    const { rows, gone, isNews } = this.#ledger.update(seen, Date.now(), !this.#hasRead);
-    const wasDown = this.#down !== undefined;
-    this.#down = undefined;
-    this.#hasRead = true;
-    const change = isNews ? message('change', { ...this.#status(), rows, gone }) : undefined;
-    for (const viewer of this.#viewers) {
-      viewer.isBehind ||= wasDown;
-      if (viewer.isBehind) this.#catchUp(viewer);
-      else if (change !== undefined) this.#write(viewer, change);
-    }
-  }
-
-  #publishDown(error: unknown): void {
-    const text = whatFailed(error);
-    if (text === this.#down) return;
-    this.#down = text;
-    for (const viewer of this.#viewers) {
-      viewer.isBehind = true;
-      this.#catchUp(viewer);
-    }
+  /** The event for viewers that have all rows of the last read; undefined if nothing has changed. */
+  #changeSince(seen: PageSnapshot): Uint8Array | undefined {
+    const { rows, gone, isNews } = this.#ledger.update(seen, Date.now());
+    return isNews ? message('change', { ...this.#status(), rows, gone }) : undefined;
   }
 
   #status(): object {
     return { now: Date.now(), summary: this.#ledger.summary(Date.now()) };
   }
 
+  /** Sends a viewer that is behind what the last read has shown, if there is room. */
   #catchUp(viewer: Viewer): void {
-    const isKnown = this.#hasRead || this.#down !== undefined;
-    if (!isKnown || !viewer.isBehind || viewer.fullSinceMs !== undefined) return;
+    if (!this.#isKnown || !viewer.isBehind || viewer.fullSinceMs !== undefined) return;
     viewer.isBehind = false;
     if (this.#down !== undefined) this.#write(viewer, message('down', { message: this.#down }));
     else this.#write(viewer, message('snapshot', { ...this.#status(), ...this.#head, rows: this.#ledger.rows() }));
   }
 
   #write(viewer: Viewer, text: Uint8Array): void {
-    if (viewer.fullSinceMs !== undefined) {
-      viewer.isBehind = true;
-      return;
-    }
     viewer.fullSinceMs = performance.now();
     viewer.stream.enqueue(text);
   }
@@ -177,7 +165,7 @@ export class Watch {
       const { fullSinceMs = nowMs, sinceMs } = viewer;
       if (nowMs - fullSinceMs > maxFullMs) this.#end(viewer, new Error('the viewer reads nothing'));
       else if (nowMs - sinceMs > sessionMs) this.#end(viewer);
-      else if (viewer.fullSinceMs === undefined) this.#write(viewer, beat);
+      else if (viewer.fullSinceMs === undefined) this.#write(viewer, bytes(':\n\n'));
     }
   }
 }
