@@ -34,54 +34,48 @@ const maxDriftMs = 50;
 
 const kinds = { shared: 'read', exclusive: 'write', counted: 'permits' } as const;
 
-/** A held lock or a wait, as it is written. */
+/** A held lock or a wait, as it was last written. Most stay the same, and 100,000 texts take a fifth of a second to make. */
 interface RecordEntry {
-  /** JSON for each of its keys, with commas. */
-  readonly text: string;
-  /** The part of the record that has this entry, by the remainder. It stays the same. */
+  /** The monotonic ms at which the lock was granted, or the wait began. */
+  readonly sinceMs: number;
+  /** The part of the record that has this entry, by the remainder. */
   readonly place: number;
-  readonly since: number;
-  readonly until?: number | null;
-  readonly token?: string;
-  readonly fence?: number;
-  readonly mode?: Mode | undefined;
+  /** JSON for each of its keys, with commas. */
+  text: string;
+  since?: number;
+  until?: number | null;
+  token?: string;
+  id?: string;
+  fence?: number;
+  mode?: Mode | undefined;
 }
 
-/** The monotonic ms at which a lock was granted, or a wait began. */
-const sinceMs = new WeakMap<HeldLock | Cancellable, number>();
-/** The entries that were written last. Most stay the same, and 100,000 texts take a fifth of a second to make. */
-const written = new WeakMap<object, RecordEntry>();
-let waits = 0;
+const entries = new WeakMap<HeldLock | Cancellable, RecordEntry>();
+let places = 0;
 
 /** The entry of a held lock. @param offsetMs The store's time minus the monotonic time. */
 function entryOfHold(held: HeldLock, offsetMs: number): RecordEntry {
+  const entry = entries.get(held)!;
   const { clock, mode, token, fence } = held;
   const leftMs = held.leftMs();
-  const last = written.get(held);
   const end = leftMs === Number.POSITIVE_INFINITY ? null : Math.floor(clock.nowMs() + leftMs + offsetMs);
   // Two clocks say when the lock ends, and they drift apart.
-  const until = end !== null && Math.abs(end - (last?.until ?? 0)) <= maxDriftMs ? last!.until! : end;
-  const since = Math.round(sinceMs.get(held)! + offsetMs);
-  const isSame = last?.token === token && last.fence === fence && last.mode === mode;
-  if (isSame && last.since === since && last.until === until) return last;
-  const place = isSame ? last.place : Number.parseInt(idOf(token), 16);
-  const id = place.toString(16).padStart(8, '0');
+  const until = end !== null && Math.abs(end - (entry.until ?? 0)) <= maxDriftMs ? entry.until! : end;
+  const since = Math.round(entry.sinceMs + offsetMs);
+  const isSame = entry.token === token && entry.fence === fence && entry.mode === mode;
+  if (isSame && entry.since === since && entry.until === until) return entry;
+  const id = entry.token === token ? entry.id : idOf(token);
   const text = textOf(held.keys, mode, { fence, since, id, owner: ownerOf(token), permits: mode?.permits ?? 1, until });
-  const entry = { text, place, since, until, token, fence, mode };
-  written.set(held, entry);
-  return entry;
+  return Object.assign(entry, { since, until, token, id, fence, mode, text });
 }
 
 function entryOfWait(wait: Cancellable, offsetMs: number): RecordEntry {
+  const entry = entries.get(wait)!;
   const { keys, mode, settings } = wait.awaited;
-  const since = Math.round(sinceMs.get(wait)! + offsetMs);
-  const last = written.get(wait);
-  if (last?.since === since) return last;
-  waits += 1;
+  const since = Math.round(entry.sinceMs + offsetMs);
+  if (entry.since === since) return entry;
   const text = textOf(keys, mode, { since, owner: settings.owner ?? null, permits: mode?.permits ?? 1 });
-  const entry = { text, place: last?.place ?? waits, since };
-  written.set(wait, entry);
-  return entry;
+  return Object.assign(entry, { since, text });
 }
 
 function textOf(keys: Key, mode: Mode | undefined, rest: object): string {
@@ -102,10 +96,10 @@ function partsFor(length: number, before: number): number {
   return parts;
 }
 
-function divided(entries: readonly RecordEntry[], parts: number): string[] {
-  const all: string[][] = Array.from({ length: parts }, () => []);
-  for (const { text, place } of entries) all[place % parts]!.push(text);
-  return all.map((texts) => texts.join());
+function divided(all: readonly RecordEntry[], parts: number): string[] {
+  const texts: string[][] = Array.from({ length: parts }, () => []);
+  for (const { text, place } of all) texts[place % parts]!.push(text);
+  return texts.map((part) => part.join());
 }
 
 /** The registry of this process on a store. */
@@ -134,7 +128,7 @@ class Registry implements ScopeObserver {
   }
 
   began(scope: Scope, one: HeldLock | Cancellable): void {
-    sinceMs.set(one, clockOf(this.#store).nowMs());
+    entries.set(one, { sinceMs: clockOf(this.#store).nowMs(), place: places++, text: '' });
     if (!this.#scopes.has(scope) && !scope.closed) this.#join(scope);
     this.#changed();
   }
@@ -211,10 +205,10 @@ class Registry implements ScopeObserver {
 
   /** The text of each part; none if nothing is held or waited for. A part without entries is not written, except for the first. */
   #texts(): string[] {
-    const scopes = [...this.#scopes];
     // Times that did not change must read the same.
     const { offsetMs } = this.#store.operator;
     if (Math.abs(offsetMs - this.#offsetMs) > maxDriftMs) this.#offsetMs = offsetMs;
+    const scopes = [...this.#scopes];
     const held = scopes
       .flatMap((scope) => [...scope.held])
       .filter((each) => each.context.store === this.#store && !each.ended)
