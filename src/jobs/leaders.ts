@@ -6,7 +6,7 @@ import { timers } from '../core/clock';
 import { LockError } from '../core/errors';
 import { type Alarm, clearAlarm } from '../core/timers';
 import { idOf } from '../core/token';
-import { closeOnceOpen } from '../queue/wake-ups';
+import { hear } from '../queue/wake-ups';
 import type { Store } from '../store/contract';
 import type { HolderText } from '../store/values';
 
@@ -61,7 +61,7 @@ export async function* changes(
   ask: () => Promise<Leader | null>,
 ): AsyncGenerator<Leader | null, void> {
   const bell = new Bell();
-  const stop = hear(store, key, bell);
+  const stop = hear(store, channelOf(key), () => bell.ring());
   signal.addEventListener('abort', () => bell.ring());
   let last: Leader | null | undefined;
   try {
@@ -84,16 +84,6 @@ export async function* changes(
   }
 }
 
-/** Rings the bell at each message, and once when the subscription is open, because an earlier message may have been missed. */
-function hear(store: Store, key: string, bell: Bell): () => void {
-  const { channels } = store;
-  if (channels === undefined || channels.listensAlone) return () => {};
-  const ring = (): void => bell.ring();
-  const listening = channels.listen(channelOf(key), ring, ring);
-  listening.then(ring, () => {});
-  return () => closeOnceOpen(listening);
-}
-
 /** The pause before the next read: until just after the observed lease would end. So an observer reads once a lifetime. */
 function pauseMs(store: Store, leader: Leader | null, lifetimeMs: number): number {
   const endsMs = leader === null ? lifetimeMs : leader.remaining + Math.min(leader.remaining / 20, 100) + 5;
@@ -102,8 +92,7 @@ function pauseMs(store: Store, leader: Leader | null, lifetimeMs: number): numbe
 }
 
 function isSame(one: Leader | null, other: Leader | null): boolean {
-  if (one === null || other === null) return one === other;
-  return one.id === other.id && one.value === other.value && one.term === other.term;
+  return one?.id === other?.id && one?.value === other?.value && one?.term === other?.term;
 }
 
 /** A wait that ends when the bell rings or a time has passed. If the bell rings while nobody waits, the next wait ends at once. */

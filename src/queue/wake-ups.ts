@@ -8,7 +8,7 @@ import { type Linked, LinkedList } from '../core/linked-list';
 import { setImmediate } from '../core/real-timers';
 import { type Alarm, clearAlarm } from '../core/timers';
 import { refusal } from '../store/backend-errors';
-import type { Channels, Listening } from '../store/contract';
+import type { Channels, Listening, Store } from '../store/contract';
 import { freedChannel } from '../store/operator';
 import type { WakeUp } from './queue';
 
@@ -212,8 +212,19 @@ export class WakeUps {
   };
 }
 
+/**
+ * Calls `onNews` at each message of a channel, and whenever messages may have been missed: once the channel is open, and after a gap.
+ * Does nothing if the store has no such channel, or cannot open it. The returned function ends that.
+ */
+export function hear({ channels }: Store, channel: string, onNews: () => void): () => void {
+  if (channels === undefined || channels.listensAlone) return () => {};
+  const opening = channels.listen(channel, onNews, onNews);
+  opening.then(onNews, () => {});
+  return () => closeOnceOpen(opening);
+}
+
 /** Closes a subscription once it is open, or never if it fails to open. */
-export function closeOnceOpen(opening: Promise<Listening> | undefined): void {
+function closeOnceOpen(opening: Promise<Listening> | undefined): void {
   opening?.then(
     (listening) => listening.close(),
     () => {},

@@ -8,7 +8,7 @@ import { setImmediate } from '../../core/real-timers';
 import type { RedisLike } from '../../core/redis-like';
 import type { Registered, RegisteredHold, RegisteredLoss } from '../../inspect/process-record';
 import { type SeenLock, Snapshot } from '../../inspect/snapshot';
-import { closeOnceOpen } from '../../queue/wake-ups';
+import { hear } from '../../queue/wake-ups';
 import type { Store } from '../../store/contract';
 import { storeOf } from '../../store/open';
 import { changedChannel, type Operator } from '../../store/operator';
@@ -77,11 +77,9 @@ export class Source {
     this.#keys = this.#operator.isLocal ? undefined : this.#operator.keys;
     this.#isSwept = false;
     this.#isFirst = true;
-    const { channels } = this.#store;
-    const listening = channels?.listensAlone ? undefined : channels?.listen(changedChannel, onNews, onNews);
-    listening?.catch(() => {}); // The next read shows the changes.
+    const stop = hear(this.#store, changedChannel, onNews);
     return () => {
-      closeOnceOpen(listening);
+      stop();
       this.#sweep?.return(undefined as never).catch(() => {});
       this.#sweep = undefined;
     };
