@@ -57,7 +57,7 @@ export function lockPage(options: PageOptions): LockPage {
   const { redis, prefix = '', authorize, actions = false } = optionsOf<PageOptions>(options, rules);
   const source = new Source(redis, prefix);
   const decide = authorize ? ({ original }: Incoming) => authorize(original) : nearOnly(source.kind);
-  const desk: Desk = { source, watch: new Watch(source, { actions, prefix }), authorize: decide, actions };
+  const desk: Desk = { watch: new Watch(source, { actions, prefix }), authorize: decide, actions };
   const page = (req: IncomingMessage, res: ServerResponse, next?: (error?: any) => void): void =>
     serveNode(req, res, next, desk);
   return Object.assign(page, { fetch: (request: Request) => serveFetch(request, desk) });

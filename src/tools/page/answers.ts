@@ -2,14 +2,12 @@
 
 import { type Decision, type Incoming, isAllowed, isSameOrigin } from './checks';
 import { html, scriptHash, styleHash } from './document';
-import type { Source } from './source';
 import type { Watch } from './watch';
 
 /** The three paths below the mount. */
 export type Route = '' | 'events' | 'free';
 
 export interface Desk {
-  readonly source: Source;
   readonly watch: Watch;
   readonly authorize: Decision;
   readonly actions: boolean;
@@ -67,7 +65,7 @@ function events({ gone }: Incoming, watch: Watch): Response {
   return respond(200, 'text/event-stream; charset=utf-8', watch.events(gone), { 'x-accel-buffering': 'no' });
 }
 
-async function free(request: Incoming, { source, watch, actions }: Desk): Promise<Response> {
+async function free(request: Incoming, { watch, actions }: Desk): Promise<Response> {
   if (!actions) return plain(404);
   if (request.method !== 'POST') return plain(405, { allow: 'POST' });
   if (!isSameOrigin(request)) return plain(403); // H88d
@@ -77,10 +75,8 @@ async function free(request: Incoming, { source, watch, actions }: Desk): Promis
   const wanted = wantedOf(body);
   if (wanted === undefined) return plain(400);
   try {
-    const key = await source.free(wanted.key, wanted.id);
-    if (key !== undefined) watch.freed(key, wanted.id);
-    const isFreed = key !== undefined;
-    return respond(isFreed ? 200 : 409, 'application/json', JSON.stringify({ freed: isFreed }));
+    const freed = await watch.free(wanted.key, wanted.id);
+    return respond(freed ? 200 : 409, 'application/json', JSON.stringify({ freed }));
   } catch (error) {
     return plain((error as { code?: unknown }).code === 'ERR_LOCK_OPTION' ? 400 : 502);
   }

@@ -69,8 +69,7 @@ export function isSameOrigin(request: Incoming): boolean {
   const [origin, host] = [request.header('origin'), hostOf(request)];
   if (origin === undefined || host === undefined) return false;
   const scheme = /^https?:\/\//i.exec(origin)?.[0];
-  if (scheme === undefined || !URL.canParse(origin) || !URL.canParse(scheme + host)) return false;
-  // Both are parsed, so that a default port counts as no port on both sides.
-  const { host: from, origin: whole } = new URL(origin);
-  return from === new URL(scheme + host).host && whole === origin.toLowerCase();
+  if (scheme === undefined || !URL.canParse(scheme + host)) return false;
+  // The host is parsed, so that its default port counts as no port, as in an origin.
+  return new URL(scheme + host).origin === origin.toLowerCase();
 }

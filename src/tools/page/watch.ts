@@ -68,9 +68,13 @@ export class Watch {
     return new ReadableStream(source, { highWaterMark: 0 });
   }
 
-  freed(key: string, id: string): void {
-    this.#ledger.lost(key, id, Date.now());
+  /** Takes a lock from the holder with this id. False: this holder no longer has the lock. */
+  async free(key: string, id: string): Promise<boolean> {
+    const full = await this.#source.free(key, id);
+    if (full === undefined) return false;
+    this.#ledger.lost(full, id, Date.now());
     this.#onNews();
+    return true;
   }
 
   #start(): void {
