@@ -1,5 +1,6 @@
 // The source of the rows: the registry, and for all other locks the keys themselves, a few at a time. It sends few commands: keys that
-// the registry settles are not inspected, many keys are inspected in one command, and a read of many rows waits for its budget.
+// the registry settles are not inspected, and many keys are inspected in one command. Few rows are read often, so that changes show
+// at once. Many rows cost less than one command per second in the long run, whatever each read costs.
 import { LockBackendError } from '../../core/errors';
 import { lockKey } from '../../core/keys';
 import { isForeign, type StoreKind } from '../../core/lock-state';
@@ -12,7 +13,6 @@ import { hear } from '../../queue/wake-ups';
 import type { Store } from '../../store/contract';
 import { storeOf } from '../../store/open';
 import { changedChannel, type Operator } from '../../store/operator';
-import { Budget } from './budget';
 
 export interface PageLock extends SeenLock {
   /** True if a process that held the lock is silent. */
@@ -39,13 +39,20 @@ const keysInRead = 100;
 const maxOthers = 2000;
 /** Steps of the scan that belong to the first read. */
 const firstSteps = 5;
+/** The maximum of rows that are few. */
+const fewRows = 200;
+const quietMs = { few: 1000, many: 4000 };
+/** Longest pause. The pause in ms is at least the number of rows, because a read of very many rows takes long; with news a tenth. */
+const maxQuietMs = 60_000;
+const newsMs = 100;
+const newsShare = 1 / 10;
+const commandsPerSecond = { few: 8, many: 0.9 };
 
 export class Source {
   readonly #store: Store;
   readonly #prefix: string;
   readonly #timeoutMs: number;
   readonly #operator: Operator;
-  readonly #budget = new Budget();
   /** The holds that were registered at the last read. */
   #holds: readonly RegisteredHold[] = [];
   /** The holds whose processes fell silent without releasing them. */
@@ -57,7 +64,10 @@ export class Source {
   #keys: Operator['keys'];
   #isSwept = false;
   #isFirst = true;
+  /** The rows and the commands of the last read, and the time at which it began. */
   #rows = 0;
+  #commands = 0;
+  #readAtMs = 0;
 
   constructor(redis: RedisLike | readonly RedisLike[], prefix: string) {
     const settings = settle({ redis, prefix });
@@ -85,8 +95,13 @@ export class Source {
     };
   }
 
+  /** Ms until the next read, which is sooner after news, and later after a read that cost more. The first read is free. */
   pauseMs(isNews: boolean): number {
-    return this.#budget.pauseMs(isNews, this.#rows);
+    const size = this.#rows > fewRows ? 'many' : 'few';
+    const largeMs = Math.min(this.#rows, maxQuietMs);
+    const minMs = isNews ? Math.max(newsMs, largeMs * newsShare) : Math.max(quietMs[size], largeMs);
+    const costMs = (this.#commands / commandsPerSecond[size]) * 1000;
+    return Math.max(minMs, this.#readAtMs + costMs - performance.now());
   }
 
   /**
@@ -103,7 +118,8 @@ export class Source {
 
   /** Rejects with a LockBackendError. */
   async read(): Promise<PageSnapshot> {
-    this.#budget.begin();
+    this.#commands = 0;
+    this.#readAtMs = performance.now();
     const [snapshot] = await Promise.all([this.#registry(), this.#findOthers()]);
     const locks = new Map<string, SeenLock>();
     for await (const some of snapshot.locks()) {
@@ -112,7 +128,7 @@ export class Source {
       await new Promise(setImmediate);
     }
     const { isLocal } = this.#operator;
-    this.#budget.spend(Math.ceil((isLocal ? locks.size : snapshot.unsettled.length) / keysInCommand));
+    this.#commands += Math.ceil((isLocal ? locks.size : snapshot.unsettled.length) / keysInCommand);
     if (!isLocal) await this.#inspectOthers(snapshot, locks);
     for (const [name, { key, id }] of this.#silent) {
       const isPending = this.#others.has(key) && !locks.has(key);
@@ -121,7 +137,7 @@ export class Source {
     }
     this.#rows = locks.size;
     const isFirst = this.#isFirst;
-    if (isFirst) this.#budget.begin(); // The first read of a viewer is free.
+    if (isFirst) this.#commands = 0;
     this.#isFirst = false;
     return {
       isFirst,
@@ -138,7 +154,7 @@ export class Source {
     const snapshot = new Snapshot(this.#operator, search, processes);
     this.#noticeSilence(snapshot.registered);
     // One command reads the list, and one command each record. The cost is that of one process, so that many are read as often as one.
-    this.#budget.spend(1 + Math.ceil(processes.texts.length / Math.max(snapshot.registered.processes.size, 1)));
+    this.#commands += 1 + Math.ceil(processes.texts.length / Math.max(snapshot.registered.processes.size, 1));
     return snapshot;
   }
 
@@ -157,11 +173,11 @@ export class Source {
     }
   }
 
-  /** Scans all keys again and again, one command a step. The budget paces the scan, so the scan itself does not pause. */
+  /** Scans all keys again and again, one command a step. `pauseMs` paces the scan, so the scan itself does not pause. */
   async *#sweeps(keys: NonNullable<Operator['keys']>): AsyncGenerator<void, never> {
     for (;;) {
       for await (const some of keys(this.#prefix, this.#timeoutMs, false)) {
-        this.#budget.spend(1);
+        this.#commands += 1;
         for (const key of some) {
           if (!this.#others.has(key) && this.#others.size < maxOthers) this.#others.set(key, undefined);
         }
@@ -180,7 +196,7 @@ export class Source {
       .sort(([, a], [, b]) => (a?.atMs ?? 0) - (b?.atMs ?? 0))
       .slice(0, this.#isFirst ? maxOthers : keysInRead)
       .map(([key]) => key);
-    this.#budget.spend(Math.ceil(due.length / keysInCommand));
+    this.#commands += Math.ceil(due.length / keysInCommand);
     const found = await this.#unlessRefused(snapshot.inspected(due));
     for (const key of due) this.#others.delete(key);
     for (const seen of found.filter((each) => this.#isLock(each))) this.#others.set(seen.lock.key, seen);
