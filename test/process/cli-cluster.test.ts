@@ -13,8 +13,9 @@ import { connect, uniqueKey } from '../support/redis';
 /** Runs the tool in this process. @returns Its exit code, and the rows of JSON that it printed. */
 async function typedAt(url: string, ...args: string[]): Promise<{ code: number; rows: any[] }> {
   let out = '';
-  const written = stub(process.stdout, 'write').callsFake(((text: unknown) => {
+  const written = stub(process.stdout, 'write').callsFake(((text: unknown, onWritten?: () => void) => {
     out += String(text);
+    onWritten?.();
     return true;
   }) as never);
   try {

@@ -1,7 +1,7 @@
 // The command line, with real processes: what is known to go wrong with commands under a lock (consul lock, flock, etcdctl), and
 // what an operator types. One server, one program.
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -87,8 +87,9 @@ describe('the command line', () => {
     const said = { out: '', err: '' };
     const { REDIS_URL } = process.env;
     const stubs = [stub(process.stdout, 'write'), stub(process.stderr, 'write')];
-    const writesTo = (name: 'out' | 'err') => (text: unknown) => {
+    const writesTo = (name: 'out' | 'err') => (text: unknown, onWritten?: () => void) => {
       said[name] += String(text);
+      onWritten?.();
       return true;
     };
     for (const [n, name] of (['out', 'err'] as const).entries()) stubs[n]!.callsFake(writesTo(name) as never);
@@ -663,6 +664,19 @@ describe('the command line', () => {
     process.stderr.isTTY = isTTY;
     expect(codes).to.deep.equal([1, 1, 130, 1, 1, 130]);
     expect(await token()).to.equal('token');
+  });
+
+  it('output that cannot be written: 1, and the reason; a reader that has left is no failure', async function () {
+    if (!existsSync('/dev/full')) this.skip();
+    const full = openSync('/dev/full', 'w');
+    const { status, stderr } = spawnSync(process.execPath, [bundled(program), 'help'], {
+      stdio: ['ignore', full, 'pipe'],
+    });
+    closeSync(full);
+    expect([status, String(stderr)]).to.deep.equal([1, 'redis-exp-lock: the output cannot be written: ENOSPC\n']);
+    const left = start(['help']);
+    left.child.stdout!.destroy();
+    expect(await left.ended()).to.include({ code: 0, err: '' });
   });
 
   it('help, and --help, of a command: its usage', async () => {

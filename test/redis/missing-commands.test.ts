@@ -287,8 +287,9 @@ async function findsRightsByScript({ url }: Place): Promise<void> {
 /** Runs `doctor` in this process. @returns The exit code, and the rows that it printed. */
 async function doctor(url: string): Promise<{ code: number; rows: any[] }> {
   let out = '';
-  const written = stub(process.stdout, 'write').callsFake(((text: unknown) => {
+  const written = stub(process.stdout, 'write').callsFake(((text: unknown, onWritten?: () => void) => {
     out += String(text);
+    onWritten?.();
     return true;
   }) as never);
   try {

@@ -1,9 +1,9 @@
-// The program: from the command line to an exit code. A failure is one line on stderr, and the end waits for the output.
+// The program: from the command line to an exit code. A failure is one line on stderr, and the process ends when all output is written.
 import { createRequire } from 'node:module';
 import { check, parse, type Typed } from './command-line';
 import { type Command, commands } from './commands';
-import { exitCodes, exitOf, usage } from './exit';
-import { note, outputFailure, print, watchOutput } from './text';
+import { exitOf, usage } from './exit';
+import { note, print } from './text';
 
 const globalHelp = `  --url URL          default: REDIS_URL, or redis://127.0.0.1:6379
   --shared-memory N  the locks of sharedMemoryStore(N) on this host, in place of a Redis
@@ -13,13 +13,10 @@ const globalHelp = `  --url URL          default: REDIS_URL, or redis://127.0.0.
   --help, --version`;
 
 export async function main(argv: readonly string[]): Promise<void> {
-  watchOutput();
+  // `print` learns of the errors of stdout. An error of stderr can be told to nobody.
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
   const code = await perform(argv);
-  await flushed(process.stdout);
-  const failure = outputFailure();
-  if (failure !== undefined) note(`the output cannot be written: ${failure}`);
-  await flushed(process.stderr);
-  process.exit(code === 0 && failure !== undefined ? exitCodes.failed : code);
+  process.stderr.write('', () => process.exit(code));
 }
 
 /** Runs the program up to the end of the process. Resolves with the exit code. */
@@ -58,12 +55,4 @@ function overview(): string {
 function helpOf({ usage, about, details, examples }: Command): string {
   const shown = examples.map((each) => `  ${each}`).join('\n');
   return `redis-exp-lock ${usage}\n\n${about[0]!.toUpperCase()}${about.slice(1)}.\n\n${details}\n\nGlobal, anywhere before --:\n${globalHelp}\n\nExamples:\n${shown}`;
-}
-
-/** Resolves when all output has left this process, or nobody reads it. */
-function flushed(stream: NodeJS.WriteStream): Promise<void> {
-  if (stream.writableLength === 0 || stream.destroyed || stream.errored) return Promise.resolve();
-  return new Promise((resolve) => {
-    stream.write('', () => resolve());
-  });
 }

@@ -1,6 +1,6 @@
 // Text for people and for programs: durations, tables, and colours on a terminal. Text from a server is escaped, so that it cannot
 // control the terminal.
-import { once } from 'node:events';
+import { Exit, exitCodes } from './exit';
 
 const unitMs: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
@@ -100,26 +100,13 @@ export function paint(style: keyof typeof codes, text: string): string {
   return wants ? `\x1b[${codes[style]}m${text}\x1b[0m` : text;
 }
 
-/** The code of the first error of stdout. */
-let failure: string | undefined;
-
-/** Writes a line to stdout. Resolves when there is room for more, with false if the reader is gone. */
+/** Writes a line to stdout. Resolves when it is written, with false if the reader is gone. @throws {Exit} it cannot be written. */
 export async function print(line: string): Promise<boolean> {
-  if (failure !== undefined) return false;
-  if (!process.stdout.write(`${line}\n`)) await once(process.stdout, 'drain').catch(() => {});
-  return failure === undefined;
-}
-
-export function watchOutput(): void {
-  process.stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
-    failure ??= code;
+  const failure = await new Promise<NodeJS.ErrnoException | null | undefined>((resolve) => {
+    process.stdout.write(`${line}\n`, resolve);
   });
-  process.stderr.on('error', () => {});
-}
-
-/** The reason why output was lost; undefined if all was written or the reader has closed the pipe. */
-export function outputFailure(): string | undefined {
-  return failure === 'EPIPE' ? undefined : failure;
+  if (!failure || failure.code === 'EPIPE') return !failure;
+  throw new Exit(exitCodes.failed, `the output cannot be written: ${failure.code}`);
 }
 
 /** One line of JSON without characters that control a terminal. */
