@@ -1,8 +1,8 @@
 // The command line: one table of all options. It is parsed by node:util and checked before anything connects.
 import { parseArgs } from 'node:util';
 import { lockKeys } from '../../core/keys';
+import { type LockPlace, placeOf } from './connect';
 import { usage } from './exit';
-import { type LockPlace, placeOf } from './place';
 import { durationOf } from './text';
 
 const flag = { type: 'boolean' } as const;

@@ -1,14 +1,14 @@
-// The connection to the locks: to Redis with the installed client, or to shared memory. A server that cannot be reached at the start is
-// an error. A server that goes away later may come back.
+// The connection to the locks: to Redis with the installed client, or to shared memory, as the options or the environment say. A server
+// that cannot be reached at the start is an error. A server that goes away later may come back.
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import type { RedisLike } from '../../core/redis-like';
 import { sharedMemoryStore } from '../../store/embedded/shared-memory/shared-memory';
 import type { ScriptClient } from '../../store/redis/client';
 import { scriptClient } from '../../store/redis/clients/script-client';
-import { Exit, exitCodes } from './exit';
-import { inTime } from './in-time';
-import { credentialsOf, type LockPlace } from './place';
+import { Exit, exitCodes, usage } from './exit';
+
+export type LockPlace = { readonly url: URL } | { readonly table: string };
 
 export interface CliConnection {
   readonly redis: RedisLike;
@@ -25,8 +25,33 @@ type LoadedClient = Record<string, any>;
 
 type Opened = Pick<CliConnection, 'close'> & { readonly redis: LoadedClient };
 
+const defaultUrl = 'redis://127.0.0.1:6379';
 const connectMs = 5000;
 const maxPauseMs = 500;
+
+/** Reads the place from the options. Nothing connects yet. @throws {Exit} an impossible address. */
+export function placeOf(values: Readonly<Record<string, unknown>>): LockPlace {
+  if (values.store !== undefined) {
+    throw usage('--store: memory is of one process alone, and a command is one; use --url, or --shared-memory NAME');
+  }
+  const table = values['shared-memory'];
+  if (table !== undefined) {
+    if (values.url !== undefined) throw usage('--url and --shared-memory name two places');
+    return { table: String(table) };
+  }
+  const text = String(values.url ?? (process.env.REDIS_URL || defaultUrl));
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !/^(rediss?|valkeys?):$/.test(url.protocol) || url.hostname === '') {
+    throw usage('--url (or REDIS_URL): an address such as redis://127.0.0.1:6379');
+  }
+  try {
+    credentialsOf(url);
+  } catch {
+    throw usage('--url (or REDIS_URL): a % in the name or the password is written %25');
+  }
+  url.protocol = url.protocol.replace('valkey', 'redis');
+  return { url };
+}
 
 /** Connects. @throws {Exit} the server cannot be reached, or no client is installed. @throws the reason of `signal` when it aborts. */
 export async function connect(place: LockPlace, signal?: AbortSignal): Promise<CliConnection> {
@@ -123,10 +148,30 @@ function ioredisCluster(module: LoadedClient, url: URL): LoadedClient {
   return new module.Cluster([{ host, port: Number(port || 6379) }], { lazyConnect: true, redisOptions });
 }
 
+function credentialsOf({ username, password }: URL): { username?: string; password?: string } {
+  return {
+    ...(username && { username: decodeURIComponent(username) }),
+    ...(password && { password: decodeURIComponent(password) }),
+  };
+}
+
 /** The reason of an error in one line, without secrets of the address. */
 function reasonOf(error: unknown, url: URL): string {
   const { message, code, errors } = error as { message?: string; code?: string; errors?: Error[] };
   const text = (message || errors?.[0]?.message || code || String(error)).split('\n')[0]!;
   if (url.password === '') return text;
   return text.replaceAll(url.password, '…').replaceAll(decodeURIComponent(url.password), '…');
+}
+
+/** Settles as `work` does. Rejects after `ms`, or with the reason of the signal when it aborts. */
+export function inTime<T>(work: Promise<T>, ms: number, signal?: AbortSignal): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`no reply within ${ms} ms`)), ms);
+    const onAbort = (): void => reject(signal!.reason);
+    signal?.addEventListener('abort', onAbort);
+    work.then(resolve, reject).finally(() => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', onAbort);
+    });
+  });
 }

@@ -5,8 +5,7 @@ import type { Store } from '../../store/contract';
 import { storeOf } from '../../store/open';
 import { redisExpLock, type WithLock } from '../../with-lock';
 import type { CommandLine } from './command-line';
-import { type CliConnection, connect } from './connect';
-import { inTime } from './in-time';
+import { type CliConnection, connect, inTime } from './connect';
 
 const closeMs = 1500;
 
