@@ -89,23 +89,16 @@ function installed(): { name: string; version: string; module: LoadedClient } {
     for (const name of ['redis', 'ioredis', 'iovalkey']) {
       try {
         const require = createRequire(from);
-        return { name, version: require(`${name}/package.json`).version, module: loaded(name, require) };
+        const { version } = require(`${name}/package.json`);
+        // The core of node-redis, which always comes with it, loads in 30 ms less than the whole package.
+        const module = name === 'redis' ? createRequire(require.resolve(name))('@redis/client') : require(name);
+        return { name, version, module };
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== 'MODULE_NOT_FOUND') throw error;
       }
     }
   }
   throw new Exit(exitCodes.unreachable, 'no client of Redis is installed: npm install redis (or ioredis, or iovalkey)');
-}
-
-/** Loads a client. The core of node-redis, if it is found alone, loads in 30 ms less than the whole package. */
-function loaded(name: string, from: NodeJS.Require): LoadedClient {
-  if (name !== 'redis') return from(name);
-  try {
-    return createRequire(from.resolve(name))('@redis/client');
-  } catch {
-    return from(name);
-  }
 }
 
 function againMs(times: number): number {
