@@ -1,6 +1,6 @@
 // The session of one command: the connection, a lock function on it, and an orderly end that does not wait long for a silent server.
 import { hostname } from 'node:os';
-import type { Options } from '../../core/options';
+import type { CloseOptions, Options } from '../../core/options';
 import type { Store } from '../../store/contract';
 import { storeOf } from '../../store/open';
 import { redisExpLock, type WithLock } from '../../with-lock';
@@ -9,6 +9,10 @@ import { type CliConnection, connect, inTime } from './connect';
 
 const closeMs = 1500;
 
+interface Closing {
+  close(options: CloseOptions): Promise<void>;
+}
+
 export interface Session {
   readonly connection: CliConnection;
   readonly store: Store;
@@ -16,6 +20,8 @@ export interface Session {
   readonly options: Options & { readonly redis: NonNullable<Options['redis']> };
   /** The prefix of every key. */
   readonly prefix: string;
+  /** Has the session close a lock at its end. Returns the lock. */
+  closing<T extends Closing>(lock: T): T;
 }
 
 /** The owner in the tokens of this command. */
@@ -31,19 +37,21 @@ export async function withSession<T>(
   signal?: AbortSignal,
 ): Promise<T> {
   const connection = await connect(line.place, signal);
+  const { redis } = connection;
   const prefix = line.values.prefix ?? '';
-  const all = { ...options, prefix, redis: connection.redis };
-  const withLock = redisExpLock(all);
+  const all = { ...options, prefix, redis };
+  const locks: Closing[] = [];
+  const closing = <L extends Closing>(lock: L): L => {
+    locks.push(lock);
+    return lock;
+  };
   try {
+    const withLock = closing(redisExpLock(all));
     signal?.throwIfAborted();
-    return await work({ connection, store: storeOf(connection.redis), withLock, options: all, prefix });
+    return await work({ connection, store: storeOf(redis), withLock, options: all, prefix, closing });
   } finally {
-    await withinLimit(withLock.close({ drain: false }));
+    const closed = Promise.allSettled(locks.map((lock) => lock.close({ drain: false })));
+    await inTime(closed, closeMs).catch(() => {});
     connection.close();
   }
-}
-
-/** Waits until `work` has settled, but not long for a silent server. */
-export async function withinLimit(work: Promise<unknown>): Promise<void> {
-  await inTime(work, closeMs).catch(() => {});
 }

@@ -1,16 +1,16 @@
 // run, once, elect: a command under a lock.
-
 import { setTimeout as pause } from 'node:timers/promises';
-import { LockBackendError, LockLostError, TooManyLockAttemptsError } from '../../core/errors';
+import { LockBackendError, LockBusyError, LockLostError } from '../../core/errors';
 import type { WaitOptions } from '../../core/options';
 import { Election } from '../../election';
 import type { Lease } from '../../hold/lease';
+import type { Term } from '../../jobs/term';
 import { RWLock } from '../../rw-lock';
 import { Semaphore } from '../../semaphore';
 import { runCommand } from './child';
 import type { CommandLine } from './command-line';
 import { type Exit, exitCodes, exitOf, usage } from './exit';
-import { label, type Session, withinLimit, withSession } from './session';
+import { label, type Session, withSession } from './session';
 import { Signals } from './signals';
 import { duration, note } from './text';
 
@@ -41,32 +41,26 @@ async function underLock(
     return runCommand({ command: line.command!, env, foreground: values.foreground, killAfterMs, lost, signals });
   };
   const options = { lifetime, autoExtend: true, register: true, owner: label() };
-  return withSession(line, options, (session) => work(session, execute, signals), signals.wait);
+  return withSession(line, options, (session) => work(session, execute, signals), signals.wait).catch((error) => {
+    if (error instanceof LockLostError) return exitCodes.lost; // A loss during the command is noted already.
+    throw exitOf(error, values['busy-code']);
+  });
 }
 
 export async function run(line: CommandLine): Promise<number> {
   const { values, operands: keys } = line;
-  const { permits, 'busy-code': busyCode = exitCodes.busy } = values;
-  if (permits !== undefined && values.shared) throw usage('run: --shared and --permits are two kinds of locks');
-  if ((permits !== undefined || values.shared) && keys.length > 1)
-    throw usage('run: one key only with --shared or --permits');
+  const { permits, shared, verbose } = values;
+  if (permits !== undefined && shared) throw usage('run: --shared and --permits are two kinds of locks');
+  if ((permits !== undefined || shared) && keys.length > 1) throw usage('run: one key only with --shared or --permits');
   if (values['no-wait'] && values.wait !== undefined) throw usage('run: -n does not wait, -w does');
   const timeoutMs = values['no-wait'] ? 0 : (values.wait ?? Number.POSITIVE_INFINITY);
-  const work = async (session: Session, execute: Execute, { wait }: Signals): Promise<number> => {
-    if (values.verbose) await tellHolder(session, keys);
-    const { ways, close } = waysToAcquire(session, line);
-    try {
-      const lease = await acquire(session, keys, ways, timeoutMs, wait);
-      wait.throwIfAborted();
-      if (values.verbose) note(`holding ${keys.join(', ')} (fence ${lease.fence})`);
-      const code = await execute(lease);
-      return code === exitCodes.lost && lease.signal.aborted ? code : await released(lease, code);
-    } finally {
-      await withinLimit(close());
-    }
-  };
-  return underLock(line, work).catch((error) => {
-    throw exitOf(error, busyCode);
+  return underLock(line, async (session, execute, { wait }) => {
+    if (verbose) await tellHolder(session, keys);
+    const lease = await acquire(session, line, timeoutMs, wait);
+    wait.throwIfAborted();
+    if (verbose) note(`holding ${keys.join(', ')} (fence ${lease.fence})`);
+    const code = await execute(lease);
+    return code === exitCodes.lost && lease.signal.aborted ? code : released(lease, code);
   });
 }
 
@@ -89,42 +83,33 @@ type WayToAcquire = (wait: WaitOptions) => Promise<Lease>;
  * RWLock, a command that wants the key exclusively waits as a writer among the readers.
  */
 function waysToAcquire(
-  { withLock, options }: Session,
+  { withLock, options, closing }: Session,
   { operands: keys, values }: CommandLine,
-): { readonly ways: readonly WayToAcquire[]; close(): Promise<void> } {
+): readonly WayToAcquire[] {
   const [key] = keys as [string];
   if (values.permits !== undefined) {
     const [wanted, max] = values.permits;
-    const semaphore = new Semaphore(key, max, options);
-    return { ways: [(wait) => semaphore.acquire(wanted, wait)], close: () => semaphore.close({ drain: false }) };
+    const semaphore = closing(new Semaphore(key, max, options));
+    return [(wait) => semaphore.acquire(wanted, wait)];
   }
-  if (keys.length > 1) return { ways: [(wait) => withLock.promise(keys, wait)], close: async () => {} };
-  const lock = new RWLock(key, options);
-  const ways: WayToAcquire[] = values.shared
-    ? [(wait) => lock.acquireRead(wait)]
-    : [(wait) => withLock.promise(key, wait), (wait) => lock.acquireWrite(wait)];
-  return { ways, close: () => lock.close({ drain: false }) };
+  if (keys.length > 1) return [(wait) => withLock.promise(keys, wait)];
+  const lock = closing(new RWLock(key, options));
+  if (values.shared) return [(wait) => lock.acquireRead(wait)];
+  return [(wait) => withLock.promise(key, wait), (wait) => lock.acquireWrite(wait)];
 }
 
 /** Acquires the lock in one of these ways. A key that is held as another kind of lock is busy, and the next way is tried. */
-async function acquire(
-  session: Session,
-  keys: readonly string[],
-  ways: readonly WayToAcquire[],
-  timeoutMs: number,
-  signal: AbortSignal,
-): Promise<Lease> {
+async function acquire(session: Session, line: CommandLine, timeoutMs: number, signal: AbortSignal): Promise<Lease> {
+  const ways = waysToAcquire(session, line);
   const endMs = performance.now() + timeoutMs;
   for (let n = 0; ; n += 1) {
     const leftMs = Math.max(endMs - performance.now(), 0);
     try {
       return await ways[n % ways.length]!(leftMs === 0 ? { maxRetries: 0, signal } : { timeout: leftMs, signal });
-    } catch (cause) {
-      if (!(await isOtherKind(cause, session, keys))) throw cause;
+    } catch (error) {
+      if (!(await isOtherKind(error, session, line.operands))) throw error;
       if (performance.now() >= endMs) {
-        const [key] = keys as [string];
-        const message = `${JSON.stringify(key)} is held as another kind of lock`;
-        throw new TooManyLockAttemptsError(message, { key, attempts: 1, cause });
+        throw new LockBusyError(`${JSON.stringify(line.operands[0])} is held as another kind of lock`);
       }
       await pause(otherKindMs, undefined, { signal }).catch(() => signal.throwIfAborted());
     }
@@ -150,42 +135,30 @@ export async function once(line: CommandLine): Promise<number> {
   const { every, offset = 0, quiet } = line.values;
   if (every === undefined || every < 1000) throw usage('once: --every takes a duration of at least 1s, and is needed');
   const [key] = line.operands as [string];
-  return underLock(line, async ({ withLock }, execute, signals) => {
-    try {
-      const result = await withLock.once(key, { every, offset }, async (lease) => {
-        signals.wait.throwIfAborted();
-        return execute(lease);
-      });
-      if (result.ran) return result.value;
-      const until = new Date(result.slot.end).toISOString();
-      const how = result.reason === 'done' ? 'has run in this slot' : 'is running';
-      if (!quiet) note(`${key} ${how}: the next slot begins at ${until}`);
-      return 0;
-    } catch (error) {
-      if (error instanceof LockLostError) return exitCodes.lost;
-      throw error;
-    }
+  return underLock(line, async ({ withLock }, execute, { wait }) => {
+    const result = await withLock.once(key, { every, offset }, async (lease) => {
+      wait.throwIfAborted();
+      return execute(lease);
+    });
+    if (result.ran) return result.value;
+    const until = new Date(result.slot.end).toISOString();
+    const how = result.reason === 'done' ? 'has run in this slot' : 'is running';
+    if (!quiet) note(`${key} ${how}: the next slot begins at ${until}`);
+    return 0;
   });
 }
 
 /** Runs a command in each term of leadership. @returns the exit code of the first command that ends without a loss of its term. */
 export async function elect(line: CommandLine): Promise<number> {
   const [name] = line.operands as [string];
-  return underLock(line, async ({ options }, execute, { wait }) => {
-    const election = new Election(name, { ...options, id: label() });
-    try {
-      const code = await election.lead(
-        async (term) => {
-          if (wait.aborted) return (wait.reason as Exit).code;
-          if (line.values.verbose) note(`leading ${name} (term ${term.fence})`);
-          // While the command runs, signals reach it alone, so that only a loss aborts the term.
-          return execute(term);
-        },
-        { signal: wait },
-      );
-      return code ?? exitCodes.lost;
-    } finally {
-      await withinLimit(election.close({ drain: false }));
-    }
+  return underLock(line, async ({ options, closing }, execute, { wait }) => {
+    const election = closing(new Election(name, { ...options, id: label() }));
+    const lead = async (term: Term): Promise<number> => {
+      if (wait.aborted) return (wait.reason as Exit).code;
+      if (line.values.verbose) note(`leading ${name} (term ${term.fence})`);
+      // While the command runs, signals reach it alone, so that only a loss aborts the term.
+      return execute(term);
+    };
+    return (await election.lead(lead, { signal: wait })) ?? exitCodes.lost;
   });
 }
