@@ -4,8 +4,8 @@ import { refusesScripts } from '../../store/backend-errors';
 import { processesKey, processKey } from '../../store/operator';
 import type { SendWords } from '../../store/redis/client';
 import { patternOf } from '../../store/redis/scan';
+import { type Finding, fail, ok, warn } from './checks';
 import { usage } from './exit';
-import { type Finding, fail, ok, warn } from './finding';
 
 interface FeatureRights {
   /** Another feature whose rights this feature needs. */
