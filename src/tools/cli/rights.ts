@@ -80,22 +80,22 @@ function withNeeded(some: readonly Feature[]): Set<Feature> {
   return new Set(names.filter((name) => all.has(name)));
 }
 
-/** The keys and channels that rights name, and the pattern that permits each. */
+/** The keys and channels that rights name, each with the quoted pattern that permits it. */
 type RightPlaces = Readonly<Record<string, { readonly name: string; readonly pattern: string }>>;
 
 function placesAt(prefix: string): RightPlaces {
   const key = `${prefix}redis-exp-lock-doctor`;
   const queue = companionOf(key, 'queue');
   const pattern = patternOf(prefix);
-  const own = `~${pattern}`;
-  const registry = '~redis-exp-lock:1:process*';
+  const own = `'~${pattern}'`;
+  const registry = "'~redis-exp-lock:1:process*'";
   return {
     $key: { name: key, pattern: own },
-    $queue: { name: queue, pattern: queue.startsWith(prefix) ? own : `~{${pattern}` },
-    $fence: { name: fenceKey, pattern: `~${fenceKey}*` },
+    $queue: { name: queue, pattern: queue.startsWith(prefix) ? own : `'~{${pattern}'` },
+    $fence: { name: fenceKey, pattern: `'~${fenceKey}*'` },
     $process: { name: processKey('doctor'), pattern: registry },
     $processes: { name: processesKey, pattern: registry },
-    $channel: { name: 'redis-exp-lock:1:doctor', pattern: '&redis-exp-lock:*' },
+    $channel: { name: 'redis-exp-lock:1:doctor', pattern: "'&redis-exp-lock:*'" },
   };
 }
 
@@ -103,33 +103,34 @@ type Has = (right: string) => boolean;
 
 /** Checks the rights. Needs Redis 7.0. */
 export async function checkRights(send: SendWords, asked: RequestedRights): Promise<Finding[]> {
-  const isPermitted = await probe(send);
   const places = placesAt(asked.prefix);
-  if (isPermitted === undefined) {
+  const verdictOf = await probe(send);
+  if (verdictOf === undefined) {
     const advice = asked.features ? `; ${ownUser(rightsOf(asked.features), places)}` : '';
     return [ok('rights', `Redis before 7.0 does not tell them${advice}`)];
   }
   const trials = [...rightsOf(names), ...Object.keys(places).flatMap(trialsOf)];
-  const tried = trials.map(async (right) => [right, await isPermitted(wordsOf(right, places))] as const);
+  const tried = trials.map(async (right) => {
+    return [right, await verdictOf(right.split(' ').map((word) => places[word]?.name ?? word))] as const;
+  });
   const found = new Map(await Promise.all(tried));
-  const has: Has = (right) => found.get(right) === true;
-  const isAbsent = (right: string): boolean => found.get(right) === undefined;
+  const has: Has = (right) => found.get(right) === 'permitted';
+  const rightsThatAre = (verdict: RightVerdict, name: Feature): string[] =>
+    features[name].rights.filter((right) => found.get(right) === verdict);
+  const lacksOf = (name: Feature): string[] =>
+    rightsThatAre('refused', name).flatMap((right) => missingWords(right, places, has));
   const isExpected = (name: Feature): boolean =>
     name === 'lock' || (features[name].isWhole === true && features[name].rights.some(has));
   const wanted = asked.features ?? withNeeded(names.filter(isExpected));
-  const lacks = (name: Feature): string[] => {
-    const refused = features[name].rights.filter((right) => found.get(right) === false);
-    return refused.flatMap((right) => missingWords(right, places, has));
-  };
-  const missing = new Set([...wanted].flatMap(lacks));
-  const absentOf = (name: Feature): string[] => features[name].rights.filter(isAbsent).map(nameOf);
-  const rows = names.map((name) => row(name, new Set(lacks(name)), absentOf(name), wanted.has(name)));
+  const rows = names.map((name) => {
+    return row(name, new Set(lacksOf(name)), rightsThatAre('absent', name).map(nameOf), wanted.has(name));
+  });
+  const missing = new Set([...wanted].flatMap(lacksOf));
   if (missing.size > 0) {
     const advice = missing.has("'~*'") ? 'if the locks have a prefix, give --prefix; else ' : '';
     rows.push(fail('rights', `${advice}ACL SETUSER ${asked.user} ${[...missing].join(' ')}`));
   } else if (asked.features) {
-    const present = rightsOf(asked.features).filter((right) => !isAbsent(right));
-    rows.push(ok('rights', ownUser(present, places)));
+    rows.push(ok('rights', ownUser(rightsOf(asked.features).filter(has), places)));
   }
   return rows;
 }
@@ -153,8 +154,8 @@ function missingWords(right: string, places: RightPlaces, has: Has): string[] {
   const command = commandOf(right);
   const place = placeIn(right);
   if (place === undefined) return [command];
-  const pattern = `'${places[place]!.pattern}'`;
-  const isKnown = names.some((name) => features[name].rights.some((each) => commandOf(each) === command && has(each)));
+  const { pattern } = places[place]!;
+  const isKnown = rightsOf(names).some((each) => commandOf(each) === command && has(each));
   const isOpen = trialsOf(place).some(has);
   if (isKnown === isOpen) return [command, pattern];
   return isKnown ? [pattern] : [command];
@@ -162,8 +163,7 @@ function missingWords(right: string, places: RightPlaces, has: Has): string[] {
 
 /** The line that makes a user with these rights only. */
 function ownUser(rights: readonly string[], places: RightPlaces): string {
-  const used = new Set(rights.flatMap((right) => placeIn(right) ?? []));
-  const patterns = new Set([...used].map((place) => `'${places[place]!.pattern}'`));
+  const patterns = new Set(rights.flatMap((right) => places[placeIn(right) ?? '']?.pattern ?? []));
   const commands = new Set(['+hello', '+auth', '+ping', ...rights.map(commandOf)]);
   const words = ["on '>password' resetchannels", ...patterns, '-@all', ...commands];
   return `a user for this alone: ACL SETUSER <user> ${words.join(' ')}`;
@@ -183,10 +183,6 @@ function trialsOf(place: string): string[] {
   return [`EVAL return 1 ${place}`, `DEL ${place}`, `PEXPIRE ${place} 1000`, `ZADD ${place} 1 a`];
 }
 
-function wordsOf(right: string, places: RightPlaces): string[] {
-  return right.split(' ').map((word) => places[word]?.name ?? word);
-}
-
 function nameOf(right: string): string {
   return right.split(' ')[0]!;
 }
@@ -196,34 +192,30 @@ function commandOf(right: string): string {
   return name === 'CONFIG' ? '+config|get' : `+${name.toLowerCase()}`;
 }
 
-/** True: permitted; false: not permitted; undefined: the server does not have the command. */
-type Probe = (command: readonly string[]) => Promise<boolean | undefined>;
+/** The server does not have an absent command. */
+type RightVerdict = 'permitted' | 'refused' | 'absent';
 
+type Probe = (command: readonly string[]) => Promise<RightVerdict>;
+
+const script = "return redis.acl_check_cmd and (redis.acl_check_cmd(unpack(ARGV)) and 'OK' or 'refused') or 'unknown'";
+
+/** Resolves to undefined if the server tells no rights. The script is for users without a right to ACL. */
 async function probe(send: SendWords): Promise<Probe | undefined> {
-  try {
-    const user = String(await send(['ACL', 'WHOAMI']));
-    await send(['ACL', 'DRYRUN', user, 'PING']);
-    return (command) => isYes(send(['ACL', 'DRYRUN', user, ...command]), 'OK', /not found/i);
-  } catch {
-    return byScript(send);
-  }
-}
-
-/** A probe for users without a right to ACL. */
-async function byScript(send: SendWords): Promise<Probe | undefined> {
-  const script = 'return redis.acl_check_cmd and (redis.acl_check_cmd(unpack(ARGV)) and 1 or 0) or -1';
-  const ask = (command: readonly string[]): Promise<unknown> => send(['EVAL', script, '0', ...command]);
-  const isKnown = await ask(['PING']).catch(({ message }: Error) => (refusesScripts(message) ? undefined : 0));
+  const user = String(await send(['ACL', 'WHOAMI']).catch(() => ''));
+  const byAcl = ['ACL', 'DRYRUN', user];
+  const isAclOpen = (await send([...byAcl, 'PING']).catch(() => undefined)) !== undefined;
+  if (isAclOpen) return probeBy(send, byAcl);
+  const byScript = ['EVAL', script, '0'];
+  const ofPing = await send([...byScript, 'PING']).catch(({ message }: Error) => refusesScripts(message) && 'absent');
   // Nothing can be tried.
-  if (isKnown === undefined) return async ([name]) => (name === 'EVAL' ? undefined : true);
-  if (Number(isKnown) === -1) return undefined;
-  return (command) => isYes(ask(command), '1', /invalid command/i);
+  if (ofPing === 'absent') return async ([name]) => (name === 'EVAL' ? 'absent' : 'permitted');
+  return ofPing === 'unknown' ? undefined : probeBy(send, byScript);
 }
 
-/** Reads the reply of a trial. @param absent The error of a server that does not have the command. */
-function isYes(reply: Promise<unknown>, yes: string, absent: RegExp): Promise<boolean | undefined> {
-  return reply.then(
-    (given) => String(given) === yes,
-    ({ message }: Error) => (absent.test(message) ? undefined : false),
-  );
+function probeBy(send: SendWords, words: readonly string[]): Probe {
+  return (command) =>
+    send([...words, ...command]).then(
+      (reply) => (String(reply) === 'OK' ? 'permitted' : 'refused'),
+      ({ message }: Error) => (/not found|invalid command/i.test(message) ? 'absent' : 'refused'),
+    );
 }
