@@ -187,15 +187,11 @@ async function confirm(key: string, holders: string): Promise<void> {
 /** Asks on the terminal. Resolves with '' at the end of the input. @throws {Exit} an interrupt. */
 async function answerTo(question: string): Promise<string> {
   const prompt = createInterface({ input: process.stdin, output: process.stderr, prompt: question });
-  let isInterrupted = false;
-  prompt.once('SIGINT', () => {
-    isInterrupted = true;
-    prompt.close();
-  });
   prompt.prompt();
-  const [typed] = await Promise.race([once(prompt, 'line'), once(prompt, 'close')]);
+  const ends = ['line', 'close', 'SIGINT'].map(async (name) => ({ name, args: await once(prompt, name) }));
+  const { name, args } = await Promise.race(ends);
   prompt.close(); // The terminal leaves its raw mode.
-  if (typed === undefined) process.stderr.write('\n');
-  if (isInterrupted) throw new Exit(codeOf('SIGINT'));
-  return typed ?? '';
+  if (name !== 'line') process.stderr.write('\n');
+  if (name === 'SIGINT') throw new Exit(codeOf('SIGINT'));
+  return args[0] ?? '';
 }
