@@ -12,7 +12,7 @@ import { type AcquireRequest, type Node, now, type ReleaseRequest } from '../sto
 import { storeOf } from '../store/open';
 import { redisStore } from '../store/redis/store';
 import { PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
-import { acquireScript, askPermits, refreshScript, releaseScript } from './redis-semaphore/permits';
+import { askPermits, releaseScript, takeScript } from './redis-semaphore/permits';
 import type { PeerGrant } from './redis-semaphore/validity';
 import { commandTimeoutMs, directOf } from './stores';
 import { wakeNext } from './waiters';
@@ -135,16 +135,18 @@ class PeerSemaphore extends Mutex {
   }
 
   protected override async _refresh(): Promise<boolean> {
-    return askPermits(this._client, refreshScript, this._key, [this._acquireOptions.lockTimeout, ...this._members]);
+    return this.#take('');
   }
 
   /** @internal */
   override async _ask(): Promise<PeerGrant | false> {
     const sent = now();
-    const { lockTimeout } = this._acquireOptions;
-    const terms = [lockTimeout, this._limit, ...this._members];
-    const acquired = await askPermits(this._client, acquireScript, this._key, terms);
-    return acquired && { fence: 0, sent };
+    return (await this.#take(this._limit)) && { fence: 0, sent };
+  }
+
+  #take(limit: number | ''): Promise<boolean> {
+    const terms = [this._acquireOptions.lockTimeout, limit, ...this._members];
+    return askPermits(this._client, takeScript, this._key, terms);
   }
 
   protected override async _release(): Promise<void> {

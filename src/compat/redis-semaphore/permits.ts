@@ -13,54 +13,32 @@ import { readyWithin, Sender } from '../../store/redis/pipeline/sender';
 import type { Script } from '../../store/redis/scripts/script';
 import { commandTimeoutMs } from '../stores';
 
-// KEYS  permits    sorted set
-// ARGV  timeout    ms without a refresh after which a permit ends
-const begin = `
-local call, timeout = redis.call, tonumber(ARGV[1])
+/**
+ * Takes permits, or refreshes them if the limit is ''. The expiry of the set never moves to an earlier time while others are in it.
+ *
+ * KEYS the set. ARGV ms without a refresh after which a permit ends, limit, member[]. REPLY 1 done | 0 too few are free, or none is ours.
+ */
+export const takeScript = script(
+  'takePermits',
+  `
+local call, timeout, limit = redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
 if not timeout or timeout % 1 ~= 0 or timeout < 1 or timeout > 9007199254740991 then
   return redis.error_reply('ERR expected a lockTimeout in whole milliseconds, at least 1')
 end
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - timeout))
-`;
-
-/** Sets the expiry of the set, but never to an earlier time while other members are in it. */
-const end = `
-if alone or call('PTTL', KEYS[1]) < timeout then
+local taken = call('ZCARD', KEYS[1])
+if limit and taken + #ARGV - 2 > limit or not limit and not call('ZSCORE', KEYS[1], ARGV[3]) then
+  return 0
+end
+for i = 3, #ARGV do
+  call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[i])
+end
+if taken == 0 or call('PTTL', KEYS[1]) < timeout then
   call('PEXPIRE', KEYS[1], string.format('%.0f', timeout))
 end
-return 1`;
-
-/** Adds the members, which begin at the argument `from`. */
-const take = (from: number): string => `
-local at = string.format('%.0f', now)
-for i = ${from}, #ARGV do
-  call('ZADD', KEYS[1], at, ARGV[i])
-end
-${end}`;
-
-/** ARGV timeout, limit, member[]. REPLY 1 taken | 0 too few permits are free. */
-export const acquireScript = script(
-  'acquirePermits',
-  `${begin}
-local taken = call('ZCARD', KEYS[1])
-if taken + #ARGV - 2 > tonumber(ARGV[2]) then
-  return 0
-end
-local alone = taken == 0
-${take(3)}`,
-);
-
-/** ARGV timeout, member[]. REPLY 1 refreshed | 0 no longer ours. */
-export const refreshScript = script(
-  'refreshPermits',
-  `${begin}
-if not call('ZSCORE', KEYS[1], ARGV[2]) then
-  return 0
-end
-local alone = false
-${take(2)}`,
+return 1`,
 );
 
 /** ARGV member[]. REPLY the number of released permits. */
