@@ -16,9 +16,9 @@ import {
   refuseScripts,
   VotingAttempts,
 } from './redlock/attempts';
-import { QueuedCall, QueuedCalls } from './redlock/queued';
+import { QueuedCall } from './redlock/queued';
 import { type RedlockAbortSignal, RedlockRenewal } from './redlock/renewal';
-import { nameOf, RedlockServers } from './redlock/servers';
+import { RedlockServers } from './redlock/servers';
 import {
   type Ballot,
   type Client,
@@ -104,7 +104,6 @@ class RedlockLock {
  */
 export class Redlock extends VotingAttempts {
   readonly #servers: RedlockServers;
-  readonly #queued: QueuedCalls;
 
   /**
    * Makes an object that holds nothing yet.
@@ -118,7 +117,6 @@ export class Redlock extends VotingAttempts {
   constructor(clients: Iterable<Client>, settings: Partial<RedlockSettings> = {}, scripts: object = {}) {
     super(clients, settings);
     this.#servers = new RedlockServers(this.clients);
-    this.#queued = new QueuedCalls(this.#servers);
     refuseScripts(scripts);
   }
 
@@ -139,17 +137,22 @@ export class Redlock extends VotingAttempts {
     const servers = this.#servers;
     const keys = servers.keysOf(resources);
     if (!servers.isSingle) await servers.ready();
-    let waiting = this.#queued.isQueued(keys) ? this.#wait(resources, keys, duration) : undefined;
+    let waiting = servers.isQueued(keys) ? this.#wait(resources, keys, duration) : undefined;
     let last: Ballot | undefined;
     const ask = (ballot: Ballot | undefined): Promise<HeldLock | 0> | 0 => {
       last = ballot;
       if (waiting?.isKnownBusy()) return 0;
       waiting?.asks();
-      return servers.acquire(resources, keys, duration, ballot);
+      return servers.acquire(resources, keys, duration, ballot).catch((error) => {
+        waiting?.failed();
+        throw error;
+      });
     };
+    // The next scheduled attempt reports an error.
+    const askWhenWoken = () => servers.acquire(resources, keys, duration).catch(() => undefined);
     const pause = (ms: number): Promise<HeldLock | undefined> => {
       waiting ??= this.#wait(resources, keys, duration);
-      return waiting.pause(ms);
+      return waiting.pause(ms, askWhenWoken);
     };
     try {
       const pauseInQueue = servers.isSingle ? pause : undefined;
@@ -279,15 +282,9 @@ export class Redlock extends VotingAttempts {
   }
 
   /** Waits between the attempts with a single client: in the queue, or for several keys, which have no queue, by polling. */
-  #wait(resources: string[], keys: Key, duration: number): QueuedCall | PollingCall<HeldLock> {
-    if (typeof keys === 'string') return new QueuedCall(this.#queued, resources[0]!, keys, duration);
-    // The next scheduled attempt reports an error.
-    const ask = () =>
-      this.#servers.acquire(resources, keys, duration).then(
-        (held) => held || false,
-        () => undefined,
-      );
-    return new PollingCall(this.#servers.client, nameOf(keys), true, ask);
+  #wait(resources: string[], keys: Key, duration: number): PollingCall<HeldLock> {
+    if (typeof keys === 'string') return new QueuedCall(this.#servers, resources[0]!, keys, duration);
+    return new PollingCall(this.#servers.client, JSON.stringify(keys), true);
   }
 }
 

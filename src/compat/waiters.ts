@@ -1,25 +1,97 @@
-// The callers of one process that poll for the same lock, in order of arrival. A release in this process wakes the first of them,
-// which attempts in the same tick. When one caller has found the lock held, the others skip their attempts for a moment.
+// The calls of one process that wait for the same lock, in order of arrival. A release in this process wakes the first of them,
+// which attempts in the same tick. When one call has found the lock held, the others skip their attempts for a moment.
 import { timers } from '../core/clock';
 import { onAbort } from '../core/on-abort';
+import { perObject } from '../core/per-object';
 import { type Alarm, clearAlarm } from '../core/timers';
 
-/** A pause that others may end, even before it begins. */
-export class Pause {
-  #isAwake = false;
-  #end = (): void => {};
+/** The calls that wait for one lock. */
+class WaitingCalls {
+  readonly all = new Set<PollingCall<object>>();
+  /** Monotonic ms of the last attempt by one of the calls, unless the attempt failed. The first call attempted before it waits. */
+  askedMs = performance.now();
+}
 
-  wake(): void {
-    this.#isAwake = true;
-    this.#end();
+const callsFor = perObject((_client: object) => new Map<string, WaitingCalls>());
+
+/** Makes one attempt. Resolves with false or 0 if the lock is held, or with undefined if Redis gave no usable reply. */
+export type OneAttempt<T extends object> = () => Promise<T | false | 0 | undefined>;
+
+/** The wait of one call, from its first pause to its end. */
+export class PollingCall<T extends object> {
+  readonly #byName: Map<string, WaitingCalls>;
+  readonly #name: string;
+  readonly #calls: WaitingCalls;
+  readonly #isExclusive: boolean;
+  #lastPauseMs = 0;
+  #isAwake = false;
+  #endSleep = (): void => {};
+
+  /** @param isExclusive The lock has a single holder, so a refusal of one call counts for all. */
+  constructor(client: object, name: string, isExclusive: boolean) {
+    this.#byName = callsFor(client);
+    this.#calls = this.#byName.get(name) ?? new WaitingCalls();
+    this.#byName.set(name, this.#calls);
+    this.#calls.all.add(this);
+    this.#name = name;
+    this.#isExclusive = isExclusive;
   }
 
-  /** Resolves with true when woken, or with false after `ms`. Rejects with the signal's reason. */
-  async sleep(ms: number, signal?: AbortSignal): Promise<boolean> {
+  /** Tells if an attempt of one of the calls was so recent that the lock still counts as held. */
+  isKnownBusy(): boolean {
+    return performance.now() - this.#calls.askedMs < this.quietMs;
+  }
+
+  /** Ms after an attempt for which it counts for the other calls. */
+  protected get quietMs(): number {
+    return this.#isExclusive ? this.#lastPauseMs / 2 : 0;
+  }
+
+  /** Notes that an attempt begins now. */
+  asks(): void {
+    this.#calls.askedMs = performance.now();
+  }
+
+  /** Notes that an attempt failed: it counts for no other call. */
+  failed(): void {
+    this.#calls.askedMs = Number.NEGATIVE_INFINITY;
+  }
+
+  async attempt(ask: OneAttempt<T>): Promise<T | undefined> {
+    this.asks();
+    const reply = await ask();
+    if (reply === undefined) this.failed();
+    return reply || undefined;
+  }
+
+  /** Pauses. Resolves with a grant if an attempt after a wake-up succeeds, or with undefined after `ms`. Rejects with the signal's reason. */
+  async pause(ms: number, ask: OneAttempt<T>, signal?: AbortSignal): Promise<T | undefined> {
+    this.#lastPauseMs = ms;
+    const endMs = performance.now() + ms;
+    while (await this.#sleep(endMs - performance.now(), signal)) {
+      const grant = await this.attempt(ask);
+      if (grant !== undefined) return grant;
+    }
+    return undefined;
+  }
+
+  /** Ends the pause, or the next one if there is none now. */
+  wake(): void {
+    this.#isAwake = true;
+    this.#endSleep();
+  }
+
+  end(): void | Promise<void> {
+    this.#calls.all.delete(this);
+    if (this.#calls.all.size === 0) this.#byName.delete(this.#name);
+  }
+
+  /** Resolves with true when woken, or with false after `ms`. */
+  async #sleep(ms: number, signal: AbortSignal | undefined): Promise<boolean> {
     let alarm: Alarm | undefined;
-    const stopListening = signal && onAbort(signal, () => this.#end());
+    const stopListening = signal && onAbort(signal, () => this.#endSleep());
     await new Promise<void>((resolve) => {
-      this.#end = resolve;
+      this.#endSleep = resolve;
       alarm = timers.set(resolve, ms);
       if (this.#isAwake || signal?.aborted) resolve();
     });
@@ -32,81 +104,17 @@ export class Pause {
   }
 }
 
-/** The callers that wait for one lock. */
-class PollingCalls {
-  readonly pauses = new Set<Pause>();
-  /** Monotonic ms of the last attempt by one of the callers, unless the attempt failed. */
-  askedMs = Number.NEGATIVE_INFINITY;
+/** Tells if calls wait for a lock. */
+export function isAwaited(client: object, name: string): boolean {
+  return callsFor(client).has(name);
 }
 
-const ofClients = new WeakMap<object, Map<string, PollingCalls>>();
-
-/** Makes one attempt. Resolves with false if the lock is held, or with undefined if Redis gave no usable reply. */
-export type OneAttempt<T extends object> = () => Promise<T | false | undefined>;
-
-/** The wait of one call, from its first pause to its end. */
-export class PollingCall<T extends object> {
-  readonly #names: Map<string, PollingCalls>;
-  readonly #name: string;
-  readonly #calls: PollingCalls;
-  readonly #isExclusive: boolean;
-  readonly #ask: OneAttempt<T>;
-  readonly #pause = new Pause();
-  #lastPauseMs = 0;
-
-  /** @param isExclusive The lock has a single holder, so a refusal of one caller counts for all. */
-  constructor(client: object, name: string, isExclusive: boolean, ask: OneAttempt<T>) {
-    this.#names = ofClients.get(client) ?? new Map();
-    ofClients.set(client, this.#names);
-    this.#calls = this.#names.get(name) ?? new PollingCalls();
-    this.#names.set(name, this.#calls);
-    this.#calls.pauses.add(this.#pause);
-    this.#name = name;
-    this.#isExclusive = isExclusive;
-    this.#ask = ask;
-  }
-
-  /** Tells if another caller attempted within the last half of our last pause. */
-  isKnownBusy(): boolean {
-    return this.#isExclusive && performance.now() - this.#calls.askedMs < this.#lastPauseMs / 2;
-  }
-
-  /** Makes one attempt. */
-  async attempt(): Promise<T | undefined> {
-    this.asks();
-    const reply = await this.#ask();
-    if (reply === undefined) this.#calls.askedMs = Number.NEGATIVE_INFINITY;
-    return reply || undefined;
-  }
-
-  /** Notes that an attempt begins now. */
-  asks(): void {
-    this.#calls.askedMs = performance.now();
-  }
-
-  /** Pauses. Resolves with a grant if an attempt after a wake-up succeeds, or with undefined after `ms`. Rejects with the signal's reason. */
-  async pause(ms: number, signal?: AbortSignal): Promise<T | undefined> {
-    this.#lastPauseMs = ms;
-    const endMs = performance.now() + ms;
-    while (await this.#pause.sleep(endMs - performance.now(), signal)) {
-      const grant = await this.attempt();
-      if (grant !== undefined) return grant;
-    }
-    return undefined;
-  }
-
-  end(): void {
-    this.#calls.pauses.delete(this.#pause);
-    if (this.#calls.pauses.size === 0) this.#names.delete(this.#name);
-  }
-}
-
-/** Wakes the first callers, as many as `places` became free. */
+/** Wakes the first calls, as many as `places` became free. */
 export function wakeNext(client: object, name: string, places: number): void {
   let left = places;
-  for (const pause of ofClients.get(client)?.get(name)?.pauses ?? []) {
+  for (const call of callsFor(client).get(name)?.all ?? []) {
     if (left <= 0) return;
     left -= 1;
-    pause.wake();
+    call.wake();
   }
 }

@@ -8,7 +8,7 @@ import { type Alarm, clearAlarm, idle } from '../../core/timers';
 import { newToken } from '../../core/token';
 import { type AcquireRequest, type ExtendRequest, now } from '../../store/contract';
 import { commandTimeoutMs, connectIfLazy } from '../stores';
-import { type OneAttempt, PollingCall } from '../waiters';
+import { PollingCall } from '../waiters';
 import { type PeerGrant, PeerValidity } from './validity';
 
 /** acquire() got no lock within acquireTimeout, or its attempts. Nothing is held. */
@@ -218,8 +218,8 @@ export abstract class PeerLock {
   }
 
   /** @internal */
-  _newCall(ask: OneAttempt<PeerGrant>): PollingCall<PeerGrant> {
-    return new PollingCall(this._at, this._key, this._kind === 'mutex', ask);
+  _newCall(): PollingCall<PeerGrant> {
+    return new PollingCall(this._at, this._key, this._kind === 'mutex');
   }
 
   /** @internal Makes one attempt, after all other requests under our identifier. Resolves with false if the lock is held. */
@@ -338,13 +338,13 @@ async function attempts(
   };
   const first = await ask();
   if (first) return first;
-  const call = lock._newCall(ask);
+  const call = lock._newCall();
   try {
     for (let made = 1; performance.now() < endMs && made < acquireAttemptsLimit; made += 1) {
-      const woken = await call.pause(Math.min(retryInterval, endMs - performance.now()), signal);
+      const woken = await call.pause(Math.min(retryInterval, endMs - performance.now()), ask, signal);
       if (woken !== undefined) return woken;
       if (performance.now() >= endMs) break;
-      const grant = call.isKnownBusy() ? undefined : await call.attempt();
+      const grant = call.isKnownBusy() ? undefined : await call.attempt(ask);
       if (grant !== undefined) return grant;
     }
   } finally {

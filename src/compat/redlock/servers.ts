@@ -14,13 +14,15 @@ import { scriptClient } from '../../store/redis/clients/script-client';
 import { readyWithin } from '../../store/redis/pipeline/sender';
 import { redisStore } from '../../store/redis/store';
 import { commandTimeoutMs, directOf } from '../stores';
-import { wakeNext } from '../waiters';
+import { isAwaited, wakeNext } from '../waiters';
 import type { Ballot, Client } from './votes';
 
 /** The owner in the tokens of this shim. */
-export const owner = 'redlock';
+const owner = 'redlock';
 /** Ms for which the key is left free for processes that only poll, after many hand-offs in a row. */
 const yieldMs = 20;
+const checkEveryMs = 20;
+const besidePollersMs = 5000;
 
 export class RedlockServers {
   readonly isSingle: boolean;
@@ -40,6 +42,9 @@ export class RedlockServers {
   #counted: ReleaseRequest['counted'];
   #ready: Promise<unknown> | undefined;
   #lastSettings: Settings;
+  /** Monotonic ms until which all calls poll. */
+  #pollUntilMs = 0;
+  #checkAtMs = 0;
 
   constructor(clients: ReadonlySet<Client>) {
     this.#clients = [...clients];
@@ -70,6 +75,29 @@ export class RedlockServers {
     const keys = [...new Set(resources.map((each) => peerKey(each, this.store.keyPrefix)))].sort();
     const [first] = keys;
     return keys.length === 1 && mayBeLock(first!) ? first! : keys;
+  }
+
+  /** Tells if calls wait in the queue of a key. */
+  isQueued(keys: Key): boolean {
+    return this.isSingle && typeof keys === 'string' && isAwaited(this.client, keys);
+  }
+
+  /** True for a while after another program was found to hold a lock here: it may have callers that only poll. */
+  get havePollers(): boolean {
+    return performance.now() < this.#pollUntilMs;
+  }
+
+  /** Checks the holder, unless it was checked within the last 20 ms. */
+  lookForPollers(key: string, onFound: () => void): void {
+    const nowMs = performance.now();
+    if (this.havePollers || nowMs < this.#checkAtMs) return;
+    this.#checkAtMs = nowMs + checkEveryMs;
+    const checked = this.store.inspect(key, commandTimeoutMs).then((state) => {
+      if (!state.locked || state.owner === owner) return;
+      this.#pollUntilMs = performance.now() + besidePollersMs;
+      onFound();
+    });
+    checked.catch(() => {});
   }
 
   /** Attempts once to acquire. Resolves with 0 if a key is held. @throws {LockBackendError} no usable reply. */
@@ -106,7 +134,7 @@ export class RedlockServers {
     };
     const isReleased = await held.release();
     answered.add(held);
-    if (isReleased && typeof held.keys !== 'string') wakeNext(this.client, nameOf(held.keys), 1);
+    if (isReleased && typeof held.keys !== 'string') wakeNext(this.client, JSON.stringify(held.keys), 1);
     return isReleased || released;
   }
 
@@ -159,11 +187,6 @@ export class RedlockServers {
 
 /** Locks whose release was answered. Another release finds nothing to release. */
 const answered = new WeakSet<HeldLock>();
-
-/** The name under which callers wait for several keys. */
-export function nameOf(keys: readonly string[]): string {
-  return JSON.stringify(keys);
-}
 
 function keyFor(resources: readonly string[], keys: Key): Key {
   return typeof keys === 'string' ? resources[0]! : resources;
