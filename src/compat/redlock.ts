@@ -9,24 +9,22 @@ import type { Key } from '../core/keys';
 import type { HeldLock } from '../hold/held-lock';
 import { trustedMs } from '../hold/validity';
 import {
+  type Ballot,
+  type Client,
+  type ClientExecutionResult,
   checkDuration,
   driftMs,
   ExecutionError,
+  type ExecutionResult,
+  type ExecutionStats,
   type RedlockSettings,
+  ResourceLockedError,
   refuseScripts,
   VotingAttempts,
 } from './redlock/attempts';
 import { QueuedCall } from './redlock/queued';
 import { type RedlockAbortSignal, RedlockRenewal } from './redlock/renewal';
 import { RedlockServers } from './redlock/servers';
-import {
-  type Ballot,
-  type Client,
-  type ClientExecutionResult,
-  type ExecutionResult,
-  type ExecutionStats,
-  ResourceLockedError,
-} from './redlock/votes';
 import { quit } from './stores';
 import { PollingCall } from './waiters';
 
@@ -138,8 +136,8 @@ export class Redlock extends VotingAttempts {
     const keys = servers.keysOf(resources);
     if (!servers.isSingle) await servers.ready();
     let waiting = servers.isQueued(keys) ? this.#wait(resources, keys, duration) : undefined;
-    let last: Ballot | undefined;
-    const ask = (ballot: Ballot | undefined): Promise<HeldLock | 0> | 0 => {
+    let last: Ballot;
+    const ask = (ballot: Ballot): Promise<HeldLock | 0> | 0 => {
       last = ballot;
       if (waiting?.isKnownBusy()) return 0;
       waiting?.asks();
@@ -178,7 +176,7 @@ export class Redlock extends VotingAttempts {
   async release(lock: RedlockLock, settings?: Partial<RedlockSettings>): Promise<ExecutionResult> {
     lock.expiration = 0;
     const held = this._heldOf(lock);
-    const release = (ballot: Ballot | undefined): Promise<true | number> => this.#servers.release(held, ballot);
+    const release = (ballot: Ballot): Promise<true | number> => this.#servers.release(held, ballot);
     const { attempts } = await this._repeat(settings, lock.resources, release);
     return { attempts };
   }
@@ -192,7 +190,7 @@ export class Redlock extends VotingAttempts {
     checkDuration(duration);
     if (existing.expiration < Date.now()) throw new ExecutionError('Cannot extend an already-expired lock.', []);
     const held = this._heldOf(existing);
-    const extend = (ballot: Ballot | undefined): Promise<true | 0> => this.#servers.extend(held, duration, ballot);
+    const extend = (ballot: Ballot): Promise<true | 0> => this.#servers.extend(held, duration, ballot);
     const { attempts } = await this._repeat(settings, existing.resources, extend);
     existing.expiration = 0;
     return this.#lock(existing.resources, attempts, held, duration, settings);

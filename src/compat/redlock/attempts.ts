@@ -1,9 +1,41 @@
-// redlock's attempts: an operation is repeated until it succeeds or its settings allow no further attempt.
+// redlock's attempts: an operation is repeated until it succeeds or its settings allow no further attempt. The store decides an
+// attempt; its ballot has the votes of the servers, as the caller is told of them.
 import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LockBackendError, optionError } from '../../core/errors';
+import type { RedisLike } from '../../core/redis-like';
+import type { NodeVote, NodeVotes } from '../../store/contract';
 import { connectIfLazy } from '../stores';
-import { Ballot, type Client, type ExecutionStats } from './votes';
+
+/** A client of Redis: ioredis, as with redlock, or any other that this library knows. */
+export type Client = RedisLike;
+
+/** The votes of one attempt. */
+export interface ExecutionStats {
+  readonly membershipSize: number;
+  readonly quorumSize: number;
+  readonly votesFor: Set<Client>;
+  readonly votesAgainst: Map<Client, Error>;
+}
+
+export type ClientExecutionResult =
+  | { client: Client; vote: 'for'; value: number }
+  | { client: Client; vote: 'against'; error: Error };
+
+export interface ExecutionResult {
+  attempts: ReadonlyArray<Promise<ExecutionStats>>;
+}
+
+/** Another process holds one of the resources, or this process no longer holds it. */
+export class ResourceLockedError extends Error {
+  declare readonly message: string;
+
+  /** Makes the error without a lock, such as for a test. */
+  constructor(message: string) {
+    super(message);
+    this.name = 'ResourceLockedError';
+  }
+}
 
 export interface RedlockSettings {
   /** Share of a duration that is not trusted, because clocks run at different rates. Default 0.01. */
@@ -35,7 +67,7 @@ export class ExecutionError extends Error {
 export const noQuorum = 'The operation was unable to achieve a quorum during its retry window.';
 
 /** @internal Asks the servers once. A number says that the attempt failed, and to how many resources it was applied. */
-type OneAsk<T> = (ballot: Ballot | undefined) => Promise<T | number> | number;
+type OneAsk<T> = (ballot: Ballot) => Promise<T | number> | number;
 
 const defaultSettings: RedlockSettings = Object.freeze({
   driftFactor: 0.01,
@@ -78,11 +110,87 @@ export function checkDuration(duration: number): void {
   throw new ExecutionError(`Duration must be 1 to ${Number.MAX_SAFE_INTEGER} ms; got ${duration}.`, []);
 }
 
+/** @internal The votes of one attempt. The outcome of the attempt is the vote of a single server. */
+export class Ballot implements NodeVotes {
+  /** The token of an acquire. */
+  token = '';
+  /** The number of keys that a single server released, if it did not release all of them. */
+  released = 0;
+  readonly counted = (released: number): void => {
+    this.released = released;
+  };
+  readonly #stats: ExecutionStats;
+  /** Resolves when all votes are in. */
+  readonly #whole: Promise<ExecutionStats>;
+  readonly #count: number;
+  readonly #onError: (error: Error) => void;
+  readonly #clients: readonly Client[];
+  /** The servers that were asked, by position. */
+  readonly #asked = new Set<number>();
+  #complete = (_: ExecutionStats): void => {};
+
+  /**
+   * @param count   The number of resources.
+   * @param onError Receives the error of each vote against.
+   */
+  constructor(clients: ReadonlySet<Client>, count: number, onError: (error: Error) => void) {
+    const { size } = clients;
+    const quorumSize = Math.floor(size / 2) + 1;
+    this.#stats = { membershipSize: size, quorumSize, votesFor: new Set(), votesAgainst: new Map() };
+    this.#count = count;
+    this.#onError = onError;
+    this.#clients = [...clients];
+    this.#whole = new Promise((resolve) => {
+      this.#complete = resolve;
+    });
+  }
+
+  asked(node: number): void {
+    this.#asked.add(node);
+  }
+
+  voted(node: number, vote: NodeVote): void {
+    const client = this.#clients[node]!;
+    const { votesFor, votesAgainst, membershipSize } = this.#stats;
+    if (vote === true) votesFor.add(client);
+    else {
+      const error = this.#errorOf(client, vote);
+      votesAgainst.set(client, error);
+      this.#onError(error);
+    }
+    if (votesFor.size + votesAgainst.size === membershipSize) this.#complete(this.#stats);
+  }
+
+  /** Ends the attempt. Servers that were not asked vote against, or if none was asked, by the outcome. Resolves when all votes are in. */
+  close(outcome: true | number | Error): Promise<ExecutionStats> {
+    const isOutcome = this.#asked.size === 0;
+    const silence = (): Error => new LockBackendError('it was silent before, and was not asked', { retryable: true });
+    for (const node of this.#clients.keys()) {
+      if (!this.#asked.has(node)) this.voted(node, isOutcome ? outcome : silence());
+    }
+    return this.#whole;
+  }
+
+  #errorOf(client: Client, vote: Exclude<NodeVote, true>): Error {
+    if (typeof vote === 'number') {
+      return new ResourceLockedError(
+        `The operation was applied to: ${vote} of the ${this.#count} requested resources.`,
+      );
+    }
+    if (!(vote instanceof Error)) {
+      const ms = Math.ceil(vote.guardedForMs);
+      return new LockBackendError(`it was started less than a duration ago, and has no vote for another ${ms} ms`);
+    }
+    // A client of ioredis that was closed for good votes in the words of ioredis.
+    const isClosed = (client as { status?: unknown }).status === 'end';
+    return isClosed ? new Error('Connection is closed.', { cause: vote }) : vote;
+  }
+}
+
 /** The base class that makes the attempts of redlock's operations. Emits an 'error' event for every vote against. */
 export abstract class VotingAttempts extends EventEmitter {
   readonly clients: Set<Client>;
   readonly settings: RedlockSettings;
-  #votesFor: Promise<ExecutionStats> | undefined;
 
   constructor(clients: Iterable<Client>, settings: Partial<RedlockSettings>) {
     super();
@@ -110,7 +218,7 @@ export abstract class VotingAttempts extends EventEmitter {
       if (!(attempts.length < maxAttempts)) throw new ExecutionError(noQuorum, attempts);
       const early = await pause(pauseMs(settings));
       if (early === undefined) continue;
-      return { attempts: [...attempts, this.#unanimous()], result: early };
+      return { attempts: [...attempts, this.#newBallot(resources).close(true)], result: early };
     }
   }
 
@@ -119,31 +227,20 @@ export abstract class VotingAttempts extends EventEmitter {
     resources: readonly string[],
     ask: OneAsk<T>,
   ): Promise<{ stats: Promise<ExecutionStats>; result: T | undefined }> {
-    const several = this.clients.size > 1 ? this.#newBallot(resources.length) : undefined;
+    const ballot = this.#newBallot(resources);
     for (const client of this.clients) connectIfLazy(client);
-    let result: T | undefined;
-    let vote: true | number | LockBackendError = true;
     try {
-      const outcome = await ask(several);
-      if (typeof outcome === 'number') vote = outcome;
-      else result = outcome;
+      const outcome = await ask(ballot);
+      if (typeof outcome === 'number') return { stats: ballot.close(outcome), result: undefined };
+      return { stats: ballot.close(true), result: outcome };
     } catch (error) {
       if (!(error instanceof LockBackendError)) throw error;
-      vote = error;
+      return { stats: ballot.close(error), result: undefined };
     }
-    if (several === undefined && vote === true) return { stats: this.#unanimous(), result };
-    const ballot = several ?? this.#newBallot(resources.length);
-    return { stats: ballot.close(vote), result };
   }
 
-  #newBallot(count: number): Ballot {
-    return new Ballot(this.clients, count, (error) => this.#tell(error));
-  }
-
-  /** The stats of a successful attempt with a single client, which never change. */
-  #unanimous(): Promise<ExecutionStats> {
-    this.#votesFor ??= this.#newBallot(0).close(true);
-    return this.#votesFor;
+  #newBallot({ length }: readonly string[]): Ballot {
+    return new Ballot(this.clients, length, (error) => this.#tell(error));
   }
 
   /** Emits an 'error' event. A listener that throws has no effect on the lock. */

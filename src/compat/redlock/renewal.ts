@@ -3,8 +3,7 @@
 import { timers } from '../../core/clock';
 import { type Alarm, clearAlarm } from '../../core/timers';
 import type { HeldLock } from '../../hold/held-lock';
-import { ExecutionError, noQuorum, pauseMs, type RedlockSettings } from './attempts';
-import type { ExecutionStats } from './votes';
+import { ExecutionError, type ExecutionStats, noQuorum, pauseMs, type RedlockSettings } from './attempts';
 
 /** The signal of `using`. `error` is the reason of its abort. */
 export type RedlockAbortSignal = AbortSignal & { error?: Error };

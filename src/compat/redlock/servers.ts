@@ -7,7 +7,7 @@ import { type Key, mayBeLock, peerKey } from '../../core/keys';
 import { type Settings, settle } from '../../core/options';
 import { HeldLock } from '../../hold/held-lock';
 import { Scope } from '../../hold/scope';
-import type { ReleaseRequest, Store } from '../../store/contract';
+import type { Store } from '../../store/contract';
 import { storeOf } from '../../store/open';
 import { Quorum } from '../../store/quorum/store';
 import { scriptClient } from '../../store/redis/clients/script-client';
@@ -15,7 +15,7 @@ import { readyWithin } from '../../store/redis/pipeline/sender';
 import { redisStore } from '../../store/redis/store';
 import { commandTimeoutMs, directOf } from '../stores';
 import { isAwaited, wakeNext } from '../waiters';
-import type { Ballot, Client } from './votes';
+import type { Ballot, Client } from './attempts';
 
 /** The owner in the tokens of this shim. */
 const owner = 'redlock';
@@ -38,8 +38,6 @@ export class RedlockServers {
   readonly #extensions = new Map<string, Ballot>();
   /** The ballot of the acquire or release that is about to be sent. */
   #ballot: Ballot | undefined;
-  /** Receives the number of released keys, if the single client did not release all of them. */
-  #counted: ReleaseRequest['counted'];
   #ready: Promise<unknown> | undefined;
   #lastSettings: Settings;
   /** Monotonic ms until which all calls poll. */
@@ -111,12 +109,12 @@ export class RedlockServers {
   }
 
   /** Attempts once to extend. Resolves with 0 if the lock is no longer held. @throws {LockBackendError} no usable reply. */
-  async extend(held: HeldLock, duration: number, ballot?: Ballot): Promise<true | 0> {
-    if (ballot !== undefined) this.#extensions.set(held.token, ballot);
+  async extend(held: HeldLock, duration: number, ballot: Ballot): Promise<true | 0> {
+    this.#extensions.set(held.token, ballot);
     try {
       return (await held.keeper.extend(duration)) || 0;
     } finally {
-      if (ballot !== undefined && this.#extensions.get(held.token) === ballot) this.#extensions.delete(held.token);
+      if (this.#extensions.get(held.token) === ballot) this.#extensions.delete(held.token);
     }
   }
 
@@ -125,26 +123,22 @@ export class RedlockServers {
    *
    * @throws {LockBackendError} no usable reply.
    */
-  async release(held: HeldLock, ballot?: Ballot): Promise<true | number> {
+  async release(held: HeldLock, ballot: Ballot): Promise<true | number> {
     if (answered.has(held)) return 0;
-    let released = 0;
     this.#ballot = ballot;
-    this.#counted = (count) => {
-      released = count;
-    };
     const isReleased = await held.release();
     answered.add(held);
     if (isReleased && typeof held.keys !== 'string') wakeNext(this.client, JSON.stringify(held.keys), 1);
-    return isReleased || released;
+    return isReleased || ballot.released;
   }
 
   /**
    * Releases the grants of a minority, as `failed` got them. Resolves with 0: redlock reports after a failed acquire that there was
    * nothing to release.
    */
-  async undo(keys: Key, failed: Ballot | undefined, ballot?: Ballot): Promise<0> {
+  async undo(keys: Key, failed: Ballot, ballot: Ballot): Promise<0> {
     this.#ballot = ballot;
-    if (failed !== undefined) await this.store.release({ keys, token: failed.token, commandTimeoutMs });
+    if (!this.isSingle) await this.store.release({ keys, token: failed.token, commandTimeoutMs });
     return 0;
   }
 
@@ -168,15 +162,15 @@ export class RedlockServers {
     const reporting: Partial<Store> = {
       ...{ kind, keyPrefix, isQuorum },
       acquire: (request) => {
-        if (this.#ballot === undefined) return direct.acquire(request);
-        this.#ballot.token = request.token;
-        return direct.acquire({ ...request, votes: this.#ballot });
+        const votes = this.#ballot;
+        if (this.isSingle || votes === undefined) return direct.acquire(request);
+        votes.token = request.token;
+        return direct.acquire({ ...request, votes });
       },
       extend: (request) => store.extend({ ...request, votes: this.#extensions.get(request.token) }),
       release: ({ keys, token, yieldMs, isConfirmed }) => {
         const votes = this.#ballot;
-        const counted = this.#counted;
-        return direct.release({ keys, token, commandTimeoutMs, yieldMs, isConfirmed, votes, counted });
+        return direct.release({ keys, token, commandTimeoutMs, yieldMs, isConfirmed, votes, counted: votes?.counted });
       },
       abandon: (request, late) => store.abandon(request, late),
       inspect: (key, timeoutMs) => store.inspect(key, timeoutMs),
