@@ -4,8 +4,10 @@
 // Each operation is repeated by `settings` until it succeeds. An attempt to acquire is one acquisition of the library, without a
 // wait; several clients are a quorum. A call for one key on a single client spends its pauses in the queue.
 
-import { earlier, now } from '../core/clock';
+import { earlier, now, timers } from '../core/clock';
+import { optionError } from '../core/errors';
 import type { Key } from '../core/keys';
+import { type Alarm, clearAlarm } from '../core/timers';
 import type { HeldLock } from '../hold/held-lock';
 import { trustedMs } from '../hold/validity';
 import {
@@ -13,19 +15,17 @@ import {
   type Client,
   type ClientExecutionResult,
   checkDuration,
-  driftMs,
   ExecutionError,
   type ExecutionResult,
   type ExecutionStats,
+  noQuorum,
+  pauseMs,
   type RedlockSettings,
   ResourceLockedError,
-  refuseScripts,
   VotingAttempts,
 } from './redlock/attempts';
 import { QueuedCall } from './redlock/queued';
-import { type RedlockAbortSignal, RedlockRenewal } from './redlock/renewal';
 import { RedlockServers } from './redlock/servers';
-import { quit } from './stores';
 import { PollingCall } from './waiters';
 
 export {
@@ -34,11 +34,16 @@ export {
   ExecutionError,
   type ExecutionResult,
   type ExecutionStats,
-  type RedlockAbortSignal,
   RedlockLock as Lock,
   type RedlockSettings as Settings,
   ResourceLockedError,
 };
+
+/** The signal of `using`. `error` is the reason of its abort. */
+export type RedlockAbortSignal = AbortSignal & { error?: Error };
+
+/** Ms between two checks of the wall clock, which may be set. */
+const wallCheckMs = 1000;
 
 /** The held lock of each Lock, unless the Lock was made by hand and not used yet. */
 const heldLocks = new WeakMap<RedlockLock, HeldLock>();
@@ -115,12 +120,21 @@ export class Redlock extends VotingAttempts {
   constructor(clients: Iterable<Client>, settings: Partial<RedlockSettings> = {}, scripts: object = {}) {
     super(clients, settings);
     this.#servers = new RedlockServers(this.clients);
-    refuseScripts(scripts);
+    for (const name of ['acquireScript', 'extendScript', 'releaseScript']) {
+      const given = (scripts as Record<string, unknown>)[name];
+      if (given === undefined) continue;
+      throw optionError(name, 'no script: the scripts of this library mint fences and cannot be replaced', given);
+    }
   }
 
   /** Runs `quit()` on all clients. Held locks stay until their end. */
   async quit(): Promise<void> {
-    await Promise.all([...this.clients].map(quit));
+    const quitOne = async (client: Client): Promise<void> => {
+      // node-redis 6 and GLIDE close.
+      const { quit, close } = client as { quit?: () => unknown; close?: () => unknown };
+      await (quit ?? close)?.call(client);
+    };
+    await Promise.all(Array.from(this.clients, quitOne));
   }
 
   /**
@@ -232,9 +246,7 @@ export class Redlock extends VotingAttempts {
       );
     }
     const acquired = await this.acquire(resources, duration, given);
-    const extendOnce = (lock: RedlockLock): Promise<RedlockLock> =>
-      this.extend(lock, duration, { ...settings, retryCount: 0 });
-    const renewal = new RedlockRenewal(acquired, this._heldOf(acquired), settings, extendOnce);
+    const renewal = new RedlockRenewal(acquired, duration, settings);
     let failure: { error: unknown } | undefined;
     try {
       return await routine(renewal.signal);
@@ -267,7 +279,8 @@ export class Redlock extends VotingAttempts {
     duration: number,
     settings: Partial<RedlockSettings> | undefined,
   ): RedlockLock {
-    const untrustedMs = driftMs(duration, settings?.driftFactor ?? this.settings.driftFactor);
+    // 1 ms is for the precision of Redis's expiry, and redlock adds 1 ms.
+    const untrustedMs = Math.round((settings?.driftFactor ?? this.settings.driftFactor) * duration) + 2;
     // Just before the request that Redis confirmed last was sent.
     const sent = earlier(now(), trustedMs(duration) - held.remaining());
     const earlyMs = untrustedMs - (duration - trustedMs(duration));
@@ -283,6 +296,71 @@ export class Redlock extends VotingAttempts {
   #wait(resources: string[], keys: Key, duration: number): PollingCall<HeldLock> {
     if (typeof keys === 'string') return new QueuedCall(this.#servers, resources[0]!, keys, duration);
     return new PollingCall(this.#servers.client, JSON.stringify(keys), true);
+  }
+}
+
+/**
+ * Keeps the lock of `using` while its routine runs, with one timer that rings when the lock is due to be extended. If an extension fails,
+ * it is repeated until the lock may have ended, and the routine's signal then aborts.
+ */
+class RedlockRenewal {
+  /** The current lock: the result of the last extension. */
+  lock: RedlockLock;
+  readonly #held: HeldLock;
+  readonly #duration: number;
+  readonly #settings: RedlockSettings;
+  readonly #aborter = new AbortController();
+  readonly signal: RedlockAbortSignal = this.#aborter.signal;
+  /** The failed attempts to extend the lock. */
+  readonly #failed: Promise<ExecutionStats>[] = [];
+  #isStopped = false;
+  #alarm: Alarm | undefined;
+  #extending: Promise<void> | undefined;
+
+  constructor(lock: RedlockLock, duration: number, settings: RedlockSettings) {
+    this.lock = lock;
+    this.#held = lock.redlock._heldOf(lock);
+    this.#duration = duration;
+    this.#settings = settings;
+    const { signal } = this.#held;
+    if (signal.aborted) this.#abort();
+    else signal.addEventListener('abort', () => this.#abort());
+    this.#ringIn();
+  }
+
+  /** Stops the renewal. Resolves when the extension in flight has settled. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    clearAlarm(this.#alarm);
+    await this.#extending;
+  }
+
+  get #dueMs(): number {
+    return this.lock.expiration - Date.now() - this.#settings.automaticExtensionThreshold;
+  }
+
+  #ringIn(ms = Math.min(this.#dueMs, wallCheckMs)): void {
+    if (!this.#isStopped && this.#held.check()) this.#alarm = timers.set(() => this.#onTimer(), ms);
+  }
+
+  #onTimer(): void {
+    if (this.#dueMs > 0 || !this.#held.check()) this.#ringIn();
+    else this.#extending = this.#extend();
+  }
+
+  async #extend(): Promise<void> {
+    try {
+      this.lock = await this.lock.redlock.extend(this.lock, this.#duration, { ...this.#settings, retryCount: 0 });
+      this.#ringIn();
+    } catch (error) {
+      if (error instanceof ExecutionError) this.#failed.push(...error.attempts);
+      this.#ringIn(Math.min(pauseMs(this.#settings), this.#settings.automaticExtensionThreshold / 4));
+    }
+  }
+
+  #abort(): void {
+    this.signal.error = new ExecutionError(noQuorum, this.#failed, { cause: this.#held.signal.reason });
+    this.#aborter.abort(this.signal.error);
   }
 }
 

@@ -18,9 +18,3 @@ export function connectIfLazy(at: RedisLike | RedisLike[]): void {
   const lazy = at as { status?: unknown; connect?: () => Promise<unknown> };
   if (lazy.status === 'wait') lazy.connect!().catch(() => {});
 }
-
-/** In the words of the client: node-redis 6 and GLIDE close. */
-export async function quit(client: RedisLike): Promise<unknown> {
-  const { quit, close } = client as { quit?: () => unknown; close?: () => unknown };
-  return quit === undefined ? close?.call(client) : quit.call(client);
-}

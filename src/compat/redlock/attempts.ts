@@ -2,7 +2,7 @@
 // attempt; its ballot has the votes of the servers, as the caller is told of them.
 import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LockBackendError, optionError } from '../../core/errors';
+import { LockBackendError } from '../../core/errors';
 import type { RedisLike } from '../../core/redis-like';
 import type { NodeVote, NodeVotes } from '../../store/contract';
 import { connectIfLazy } from '../stores';
@@ -84,23 +84,9 @@ function withDefaults(given: Partial<RedlockSettings>): RedlockSettings {
   return { ...defaultSettings, ...Object.fromEntries(numbers) };
 }
 
-/** @internal The part of a duration that is not trusted, with 1 ms for the precision of Redis's expiry and 1 ms that redlock adds. */
-export function driftMs(durationMs: number, driftFactor: number): number {
-  return Math.round(driftFactor * durationMs) + 2;
-}
-
 /** @internal The pause in ms before the next attempt. */
 export function pauseMs({ retryDelay, retryJitter }: RedlockSettings): number {
   return Math.max(0, retryDelay + Math.floor((Math.random() * 2 - 1) * retryJitter));
-}
-
-/** @internal Refuses custom scripts. @throws {TypeError} `ERR_LOCK_OPTION`: a custom script. */
-export function refuseScripts(scripts: object): void {
-  for (const name of ['acquireScript', 'extendScript', 'releaseScript']) {
-    const given = (scripts as Record<string, unknown>)[name];
-    if (given === undefined) continue;
-    throw optionError(name, 'no script: the scripts of this library mint fences and cannot be replaced', given);
-  }
 }
 
 /** @internal Checks a duration. @throws {Error} not a whole number of ms. @throws {ExecutionError} a number out of range. */
