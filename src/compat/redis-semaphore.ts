@@ -219,17 +219,16 @@ export class RedlockMutex extends PeerLock {
   protected async _refresh(): Promise<boolean> {
     const lost: Node[] = [];
     const isExtended = await this.#byMajority(async (node) => {
-      const request = this._extendRequest(this.#keysOf(node), this.#waitFor(1 / 4));
-      const reply = await node.extend(request).catch(() => undefined);
       // A node that is silent is not asked twice: the next refresh of the others must not come too late.
-      if (reply !== undefined && reply.outcome !== 'extended') lost.push(node);
-      return reply?.outcome === 'extended';
+      const { outcome } = await node.extend(this._extendRequest(this.#keysOf(node), this.#waitFor(1 / 4)));
+      if (outcome !== 'extended') lost.push(node);
+      return outcome === 'extended';
     });
     if (!isExtended) {
       await this._release();
       return false;
     }
-    await Promise.all(lost.map((node) => node.acquire(this.#requestTo(node)).catch(() => {})));
+    await Promise.allSettled(lost.map((node) => node.acquire(this.#requestTo(node))));
     return true;
   }
 
@@ -241,9 +240,8 @@ export class RedlockMutex extends PeerLock {
   /** @internal */
   protected _isOurs(): Promise<boolean> {
     return this.#byMajority(async (node) => {
-      const inspected = node.inspect(this.#keysOf(node), this.#nodeTimeoutMs, this._identifier);
-      const state = await inspected.catch(() => undefined);
-      return state?.owned === true;
+      const { owned } = await node.inspect(this.#keysOf(node), this.#nodeTimeoutMs, this._identifier);
+      return owned === true;
     });
   }
 
@@ -264,7 +262,7 @@ export class RedlockMutex extends PeerLock {
   }
 
   protected async _release(): Promise<void> {
-    await Promise.all(this.#nodes.map((node) => node.release(this.#releaseFrom(node)).catch(() => {})));
+    await Promise.allSettled(this.#nodes.map((node) => node.release(this.#releaseFrom(node))));
   }
 
   get #nodes(): Node[] {
@@ -293,16 +291,17 @@ export class RedlockMutex extends PeerLock {
     return { keys: this.#keysOf(node), token: this._identifier, commandTimeoutMs: this.#nodeTimeoutMs };
   }
 
-  /** Resolves with true if `each` does so for a majority of all nodes. */
+  /** Resolves with true if `each` does so for a majority of all nodes. A node that gives no usable reply is none of them. */
   async #byMajority(each: (node: Node) => Promise<boolean>, asked: Iterable<Node> = this.#nodes): Promise<boolean> {
-    const answers = await Promise.all(Array.from(asked, each));
-    return answers.filter(Boolean).length > this._clients.length / 2;
+    const answers = await Promise.allSettled(Array.from(asked, each));
+    const agreeing = answers.filter((answer) => answer.status === 'fulfilled' && answer.value);
+    return agreeing.length > this._clients.length / 2;
   }
 
   /** Makes a majority of the nodes mint only larger fences than ours from now on. */
   #agree(fences: ReadonlyMap<Node, number>, fence: number): Promise<boolean> {
     return this.#byMajority(async (node) => {
-      return fences.get(node)! >= fence || node.raise({ ...this.#releaseFrom(node), fence }).catch(() => false);
+      return fences.get(node)! >= fence || node.raise({ ...this.#releaseFrom(node), fence });
     }, fences.keys());
   }
 }
