@@ -53,7 +53,7 @@ export class Mutex extends PeerLock {
    * @throws {Error} no client or no key; `ERR_LOCK_OPTION` for an impossible key.
    */
   constructor(client: RedisClient, key: string, options?: PeerLockOptions) {
-    super(options);
+    super(client, options);
     if (!client) throw new Error('"client" is required');
     this._key = this._named(key);
     this._client = client;
@@ -65,36 +65,31 @@ export class Mutex extends PeerLock {
   }
 
   protected async _refresh(): Promise<boolean> {
-    const { outcome } = await storeOf(this._client).extend(this._extendRequest(this.#keys, commandTimeoutMs));
+    const store = storeOf(this._client);
+    const { outcome } = await store.extend(this._extendRequest(store, commandTimeoutMs));
     if (outcome === 'late') throw new LockBackendError(`${this._key} was refreshed too late`, { key: this._key });
     return outcome === 'extended';
   }
 
   protected async _release(): Promise<void> {
     const { _identifier: token, _isConfirmed: isConfirmed } = this;
-    await directOf(this._client).release({ keys: this.#keys, token, commandTimeoutMs, isConfirmed });
+    const keys = this._keysAt(storeOf(this._client));
+    await directOf(this._client).release({ keys, token, commandTimeoutMs, isConfirmed });
     wakeNext(this._client, this._key, 1);
   }
 
   /** @internal */
-  protected get _at(): RedisClient {
-    return this._client;
-  }
-
-  /** @internal */
   protected async _isOurs(): Promise<boolean> {
-    const { owned } = await storeOf(this._client).inspect(this.#keys, commandTimeoutMs, this._identifier);
+    const store = storeOf(this._client);
+    const { owned } = await store.inspect(this._keysAt(store), commandTimeoutMs, this._identifier);
     return owned === true;
   }
 
   /** @internal */
   protected async _request(): Promise<PeerGrant | false> {
-    const reply = await directOf(this._client).acquire(this._acquireRequest(this.#keys, commandTimeoutMs));
+    const request = this._acquireRequest(storeOf(this._client), commandTimeoutMs);
+    const reply = await directOf(this._client).acquire(request);
     return reply.granted && reply;
-  }
-
-  get #keys(): string {
-    return peerKey(this._key, storeOf(this._client).keyPrefix);
   }
 }
 
@@ -139,7 +134,7 @@ class PeerSemaphore extends Mutex {
   }
 
   /** @internal */
-  override async _ask(): Promise<PeerGrant | false> {
+  protected override async _ask(): Promise<PeerGrant | false> {
     const sent = now();
     return (await this.#take(this._limit)) && { fence: 0, sent };
   }
@@ -209,7 +204,7 @@ export class RedlockMutex extends PeerLock {
    * @throws {Error} no clients or no key; `ERR_LOCK_OPTION` for an impossible key.
    */
   constructor(clients: RedisClient[], key: string, options?: PeerLockOptions) {
-    super(options);
+    super(clients, options);
     if (!clients || !Array.isArray(clients)) throw new Error('"clients" array is required');
     this._key = mutexKey(key);
     this._clients = clients;
@@ -220,7 +215,7 @@ export class RedlockMutex extends PeerLock {
     const lost: Node[] = [];
     const isExtended = await this.#byMajority(async (node) => {
       // A node that is silent is not asked twice: the next refresh of the others must not come too late.
-      const { outcome } = await node.extend(this._extendRequest(this.#keysOf(node), this.#waitFor(1 / 4)));
+      const { outcome } = await node.extend(this._extendRequest(node, this.#waitFor(1 / 4)));
       if (outcome !== 'extended') lost.push(node);
       return outcome === 'extended';
     });
@@ -233,14 +228,9 @@ export class RedlockMutex extends PeerLock {
   }
 
   /** @internal */
-  protected get _at(): RedisClient[] {
-    return this._clients;
-  }
-
-  /** @internal */
   protected _isOurs(): Promise<boolean> {
     return this.#byMajority(async (node) => {
-      const { owned } = await node.inspect(this.#keysOf(node), this.#nodeTimeoutMs, this._identifier);
+      const { owned } = await node.inspect(this._keysAt(node), this.#nodeTimeoutMs, this._identifier);
       return owned === true;
     });
   }
@@ -279,16 +269,12 @@ export class RedlockMutex extends PeerLock {
     return Math.min(commandTimeoutMs, Math.max(10, Math.floor(this._acquireOptions.lockTimeout * share)));
   }
 
-  #keysOf(node: Node): string {
-    return peerKey(this._key, node.keyPrefix);
-  }
-
   #requestTo(node: Node): AcquireRequest {
-    return this._acquireRequest(this.#keysOf(node), this.#nodeTimeoutMs);
+    return this._acquireRequest(node, this.#nodeTimeoutMs);
   }
 
   #releaseFrom(node: Node): ReleaseRequest {
-    return { keys: this.#keysOf(node), token: this._identifier, commandTimeoutMs: this.#nodeTimeoutMs };
+    return { keys: this._keysAt(node), token: this._identifier, commandTimeoutMs: this.#nodeTimeoutMs };
   }
 
   /** Resolves with true if `each` does so for a majority of all nodes. A node that gives no usable reply is none of them. */

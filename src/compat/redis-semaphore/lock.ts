@@ -2,11 +2,11 @@
 // this process wakes it. A held lock is refreshed until it is released or its loss is noticed.
 import { timers } from '../../core/clock';
 import { LockBackendError, NotAcquiredLockError } from '../../core/errors';
-import { maxTimerMs } from '../../core/options';
+import { peerKey } from '../../core/keys';
 import type { RedisLike } from '../../core/redis-like';
-import { type Alarm, clearAlarm, idle } from '../../core/timers';
+import { type Alarm, clearAlarm } from '../../core/timers';
 import { newToken } from '../../core/token';
-import { type AcquireRequest, type ExtendRequest, now } from '../../store/contract';
+import { type AcquireRequest, type ExtendRequest, now, type Store } from '../../store/contract';
 import { commandTimeoutMs, connectIfLazy } from '../stores';
 import { PollingCall } from '../waiters';
 import { type PeerGrant, PeerValidity } from './validity';
@@ -73,22 +73,23 @@ export abstract class PeerLock {
   protected _acquired = false;
   protected _acquiredExternally = false;
   protected _onLockLost: LockLostCallback;
+  /** The client, or all clients of a lock that is granted by a majority. */
+  readonly #at: RedisLike | RedisLike[];
   readonly #isShared: boolean;
   #validity: PeerValidity | undefined;
-  /** The interval of the refreshes of a held lock; undefined when refreshing has stopped. */
-  #interval: NodeJS.Timeout | undefined;
+  /** The next refresh of a held lock; undefined when refreshing has stopped. */
+  #nextRefresh: Alarm | undefined;
   /** The number of acquire() calls in progress. */
   #acquiring = 0;
-  #isReleasing = false;
-  #retry: Alarm | undefined;
   /** Monotonic ms until which a request of unknown outcome may still take the lock. */
   #mayExecuteUntilMs = 0;
   #retracting: Promise<void> | undefined;
   /** The refresh in flight, or the last one. */
   #refreshed: Promise<void> | undefined;
 
-  constructor(options: PeerLockOptions = {}) {
+  constructor(at: RedisLike | RedisLike[], options: PeerLockOptions = {}) {
     checkIdentity(options);
+    this.#at = at;
     const {
       lockTimeout = defaultTimeoutOptions.lockTimeout,
       acquireTimeout = defaultTimeoutOptions.acquireTimeout,
@@ -151,10 +152,7 @@ export abstract class PeerLock {
     this._acquiredExternally = false;
     this.#validity = new PeerValidity(this._key, grant, this._acquireOptions.lockTimeout);
     this.stopRefresh();
-    if (this._refreshTimeInterval > 0) {
-      const ms = Math.min(this._refreshTimeInterval, maxTimerMs);
-      this.#interval = idle(setInterval(() => void this._processRefresh(), ms));
-    }
+    if (this._refreshTimeInterval > 0) this.#refreshIn(this._refreshTimeInterval);
     return true;
   }
 
@@ -167,14 +165,9 @@ export abstract class PeerLock {
     if (this._refreshTimeInterval > 0) this.stopRefresh();
     if (this._acquired || this._acquiredExternally) {
       this.#validity?.release();
-      this.#isReleasing = true;
-      try {
-        // A refresh in flight must not execute after the release.
-        if (this._refreshing) await this.#refreshed?.catch(() => {});
-        await this._release();
-      } finally {
-        this.#isReleasing = false;
-      }
+      // A refresh in flight must not execute after the release.
+      if (this._refreshing) await this.#refreshed?.catch(() => {});
+      await this._release();
     }
     this._acquired = false;
     this._acquiredExternally = false;
@@ -182,9 +175,8 @@ export abstract class PeerLock {
 
   /** Stops refreshing. The lock then ends lockTimeout ms after its last refresh. */
   stopRefresh(): void {
-    clearInterval(this.#interval);
-    this.#interval = undefined;
-    clearAlarm(this.#retry);
+    clearAlarm(this.#nextRefresh);
+    this.#nextRefresh = undefined;
   }
 
   protected abstract _refresh(): Promise<boolean>;
@@ -192,8 +184,6 @@ export abstract class PeerLock {
   protected abstract _isOurs(): Promise<boolean>;
   /** @internal Requests the lock. Resolves with false if another holder has it. */
   protected abstract _request(): Promise<PeerGrant | false>;
-  /** @internal The client, or all clients of a lock that is granted by a majority. */
-  protected abstract get _at(): RedisLike | RedisLike[];
   protected abstract _release(): Promise<void>;
 
   protected _processRefresh = async (): Promise<void> => {
@@ -212,18 +202,24 @@ export abstract class PeerLock {
       else this.#lose();
     } catch (error) {
       if (!(error instanceof LockBackendError)) throw error;
-      if (this.#validity!.leftMs > 0) this.#refreshSoon();
-      else this.#lose();
+      const { leftMs } = this.#validity!;
+      if (leftMs <= 0) this.#lose();
+      else if (this.#nextRefresh !== undefined) this.#refreshIn(Math.max(minRetryMs, leftMs / 4));
     }
   }
 
-  /** @internal */
-  _newCall(): PollingCall<PeerGrant> {
-    return new PollingCall(this._at, this._key, this._kind === 'mutex');
+  /** Refreshes in `ms`, or at the interval if that is sooner, and then at each interval. */
+  #refreshIn(ms: number): void {
+    clearAlarm(this.#nextRefresh);
+    const refresh = (): void => {
+      this.#refreshIn(this._refreshTimeInterval);
+      void this._processRefresh();
+    };
+    this.#nextRefresh = timers.setIdle(refresh, Math.min(ms, this._refreshTimeInterval));
   }
 
   /** @internal Makes one attempt, after all other requests under our identifier. Resolves with false if the lock is held. */
-  _ask(): Promise<PeerGrant | false> {
+  protected _ask(): Promise<PeerGrant | false> {
     // Our identifier in the key must not be mistaken for a new grant.
     const mayBeOurs = this.#isShared || this._acquired || this.#acquiring > 1;
     return oneByOne(`${this._key} ${this._identifier}`, async () => {
@@ -238,13 +234,20 @@ export abstract class PeerLock {
   }
 
   /** @internal */
-  protected _acquireRequest(keys: string, commandTimeoutMs: number): AcquireRequest {
+  protected _keysAt({ keyPrefix }: Pick<Store, 'keyPrefix'>): string {
+    return peerKey(this._key, keyPrefix);
+  }
+
+  /** @internal */
+  protected _acquireRequest(store: Store, commandTimeoutMs: number): AcquireRequest {
+    const keys = this._keysAt(store);
     const { identifier: token, lockTimeout: lifetimeMs } = this._acquireOptions;
     return { keys, token, lifetimeMs, fences: 1, minReplicas: 0, commandTimeoutMs, begin: () => true };
   }
 
   /** @internal */
-  protected _extendRequest(keys: string, timeoutMs: number): ExtendRequest {
+  protected _extendRequest(store: Store, timeoutMs: number): ExtendRequest {
+    const keys = this._keysAt(store);
     const { identifier: token, lockTimeout: lifetimeMs } = this._acquireOptions;
     const validity = this._acquired ? this.#validity : undefined;
     const validUntilMs = performance.now() + (validity?.leftMs ?? commandTimeoutMs);
@@ -252,8 +255,14 @@ export abstract class PeerLock {
     return { keys, token, lifetimeMs, exact: true, validUntilMs, commandTimeoutMs: timeoutMs, begin };
   }
 
+  readonly #askOnce = (): Promise<PeerGrant | false> =>
+    this._ask().catch((error) => {
+      this._failed(error);
+      throw error;
+    });
+
   /** @internal Notes a failed attempt. If its outcome is unknown, it may still take the lock for a while. */
-  _failed(error: unknown): undefined {
+  protected _failed(error: unknown): undefined {
     if ((error as LockBackendError).unknown) {
       this.#mayExecuteUntilMs = performance.now() + commandTimeoutMs + clockStepMs;
     }
@@ -272,8 +281,9 @@ export abstract class PeerLock {
     this.#acquiring += 1;
     let grant: PeerGrant | undefined;
     try {
-      connectIfLazy(this._at);
-      grant = await attempts(this, this._acquireOptions, signal);
+      connectIfLazy(this.#at);
+      const call = new PollingCall<PeerGrant>(this.#at, this._key, this._kind === 'mutex');
+      grant = await attempts(call, this.#askOnce, this._acquireOptions, signal);
       return grant;
     } finally {
       this.#acquiring -= 1;
@@ -295,16 +305,8 @@ export abstract class PeerLock {
     await this._release().catch(() => {});
   }
 
-  /** Schedules another refresh after Redis could not be asked, while the lock is surely held. */
-  #refreshSoon(): void {
-    if (this.#interval === undefined) return;
-    clearAlarm(this.#retry);
-    const ms = Math.max(minRetryMs, this.#validity!.leftMs / 4);
-    this.#retry = timers.setIdle(this._processRefresh, ms);
-  }
-
   #lose(): void {
-    if (!this._acquired || this.#isReleasing) return;
+    if (!this._acquired || this.#validity!.isReleased) return;
     this._acquired = false;
     this.stopRefresh();
     this.#validity!.lose('taken');
@@ -319,7 +321,8 @@ export abstract class PeerLock {
  * @throws the signal's reason.
  */
 async function attempts(
-  lock: PeerLock,
+  call: PollingCall<PeerGrant>,
+  askOnce: () => Promise<PeerGrant | false>,
   { acquireTimeout, acquireAttemptsLimit, retryInterval }: AcquireOptions,
   signal: AbortSignal | undefined,
 ): Promise<PeerGrant | undefined> {
@@ -328,24 +331,22 @@ async function attempts(
   const ask = async (): Promise<PeerGrant | false | undefined> => {
     try {
       failure = undefined;
-      return await lock._ask();
+      return await askOnce();
     } catch (error) {
-      lock._failed(error);
       if (!(error instanceof LockBackendError && error.retryable)) throw error;
       failure = error;
       return undefined;
     }
   };
-  const first = await ask();
-  if (first) return first;
-  const call = lock._newCall();
   try {
-    for (let made = 1; performance.now() < endMs && made < acquireAttemptsLimit; made += 1) {
-      const woken = await call.pause(Math.min(retryInterval, endMs - performance.now()), ask, signal);
-      if (woken !== undefined) return woken;
-      if (performance.now() >= endMs) break;
+    for (let made = 1; ; made += 1) {
       const grant = call.isKnownBusy() ? undefined : await call.attempt(ask);
       if (grant !== undefined) return grant;
+      const leftMs = endMs - performance.now();
+      if (made >= acquireAttemptsLimit || leftMs <= 0) break;
+      const woken = await call.pause(Math.min(retryInterval, leftMs), ask, signal);
+      if (woken !== undefined) return woken;
+      if (performance.now() >= endMs) break;
     }
   } finally {
     call.end();

@@ -17,8 +17,8 @@ export class PeerValidity {
   readonly fence: number;
   readonly #key: string;
   readonly #lifetimeMs: number;
+  isReleased = false;
   #validity: Validity;
-  #isEnded = false;
   readonly #aborter = new AbortController();
   /** Set when the signal is first read. */
   #alarm: Alarm | undefined;
@@ -32,7 +32,8 @@ export class PeerValidity {
 
   /** Ms for which the lock is surely held; 0 after a release or a loss. */
   get leftMs(): number {
-    const leftMs = this.#isEnded ? 0 : this.#validity.leftMs(systemClock);
+    if (this.#isEnded) return 0;
+    const leftMs = this.#validity.leftMs(systemClock);
     if (leftMs <= 0) this.lose('expired');
     return Math.max(leftMs, 0);
   }
@@ -45,21 +46,24 @@ export class PeerValidity {
 
   /** Counts the lifetime from a refresh that Redis confirmed. A lost lock stays lost. */
   confirm(sent: Moment): void {
-    if (this.leftMs === 0) return;
-    this.#validity = new Validity(sent, this.#lifetimeMs);
+    if (this.leftMs > 0) this.#validity = new Validity(sent, this.#lifetimeMs);
   }
 
   /** Ends the validity by a release. The signal does not abort. */
   release(): void {
-    this.#isEnded = true;
+    this.isReleased = true;
     clearAlarm(this.#alarm);
   }
 
   lose(reason: LossReason): void {
     if (this.#isEnded) return;
-    this.release();
+    clearAlarm(this.#alarm);
     const message = `${JSON.stringify(this.#key)} may belong to somebody else now (${reason})`;
     this.#aborter.abort(new LockLostError(message, { key: this.#key, reason }));
+  }
+
+  get #isEnded(): boolean {
+    return this.isReleased || this.#aborter.signal.aborted;
   }
 
   #watch(): void {
