@@ -1,21 +1,25 @@
 // The strategy of a mutex. The caller makes one attempt. If the key is busy, it joins a queue of its process (queue/queue.ts), which
 // makes the requests for all its callers. It polls if it may not be queued.
 import { LockBackendError } from '../core/errors';
+import { perObject } from '../core/per-object';
 import { setImmediate } from '../core/real-timers';
 import { hasIncomingRequests } from '../core/runtime';
 import type { Effort, Position, Waiter } from '../queue/queue';
-import type { Follow, Queues } from '../queue/queues';
+import type { Queues } from '../queue/queues';
 import type { AcquireReply } from '../store/contract';
 import { Polling, type PollingCaller } from './polling';
+import { queuesFor } from './spec';
+
+/** The callers that make their first attempt, by key. Further callers of the key follow them. */
+const attemptedIn = perObject((_queues: Queues) => new Map<string, Queued>());
 
 export class Queued extends Polling<PollingCaller & Waiter> {
   /** The position in the queue; undefined before the caller is queued. */
   #position: Position | undefined;
-  /** The queues while this caller makes its first attempt. */
-  #attemptedIn: Queues | undefined;
+  /** The first attempts, while this caller makes one of them. */
+  #attempted: Map<string, Queued> | undefined;
   /** The callers of the same key that wait for the end of this one's first attempt. */
-  #followers: Set<Follow> | undefined;
-  #stopFollowing: (() => void) | undefined;
+  #followers: Queued[] | undefined;
 
   override get effort(): Effort {
     return this.#position === undefined ? super.effort : { attempts: 1, queued: this.#position.hasWaited };
@@ -44,45 +48,41 @@ export class Queued extends Polling<PollingCaller & Waiter> {
   /** True if another caller makes its first attempt: this one would be refused, and is queued after that. */
   #isBehind(queues: Queues): boolean {
     const key = this.spec.keys as string;
-    const first = queues.attempted.get(key);
-    if (first === undefined) {
-      queues.attempted.set(key, this);
-      this.#attemptedIn = queues;
-      return false;
+    const attempted = attemptedIn(queues);
+    const first = attempted.get(key);
+    if (first !== undefined) {
+      first.#followers ??= [];
+      first.#followers.push(this);
+      return true;
     }
-    this.#stopFollowing = first.follow((failure) => {
-      this.#stopFollowing = undefined;
-      if (failure !== undefined) this.caller.troubled(failure); // H72g
-      this.enqueueWhenOpen(queues);
-    });
-    return true;
-  }
-
-  /** Calls `follow` once this caller's first attempt has ended. Returns a function that takes that back. */
-  follow(follow: Follow): () => void {
-    this.#followers ??= new Set();
-    this.#followers.add(follow);
-    return () => this.#followers!.delete(follow);
+    attempted.set(key, this);
+    this.#attempted = attempted;
+    return false;
   }
 
   protected override stop(): void {
     super.stop();
-    this.#stopFollowing?.();
     this.#endAttempt(undefined);
   }
 
   /** Lets the followers go on, in a turn of their own: a function that was granted the lock begins before thousands are queued. */
   #endAttempt(error: unknown): void {
-    const queues = this.#attemptedIn;
-    if (queues === undefined) return;
-    this.#attemptedIn = undefined;
+    const attempted = this.#attempted;
+    if (attempted === undefined) return;
+    this.#attempted = undefined;
     const end = (): void => {
-      queues.attempted.delete(this.spec.keys as string);
-      const failure = error instanceof LockBackendError ? error : undefined;
-      for (const follow of this.#followers ?? []) follow(failure);
+      attempted.delete(this.spec.keys as string);
+      for (const follower of this.#followers ?? []) follower.#follow(error);
     };
     if (this.#followers === undefined) end();
     else setImmediate(end); // H7c
+  }
+
+  /** Goes on after the first attempt of another caller, which may have failed. */
+  #follow(error: unknown): void {
+    if (this.isSettled) return;
+    if (error instanceof LockBackendError) this.caller.troubled(error); // H72g
+    this.enqueueWhenOpen(queuesFor(this.spec)!);
   }
 
   protected override enqueue(queues: Queues): void {

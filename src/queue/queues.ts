@@ -2,7 +2,6 @@
 // longer be granted. If a message reports its grant in that time, the grant is released at once.
 
 import { clockOf } from '../core/clock';
-import type { LockBackendError } from '../core/errors';
 import { noLock, warn, warningsWanted } from '../core/events';
 import { perObject } from '../core/per-object';
 import { type Alarm, clearAlarm } from '../core/timers';
@@ -53,9 +52,6 @@ export function queuesOf(scope: Scope, store: Store): Queues | undefined {
   return queues;
 }
 
-/** Goes on after the first attempt of another caller for the same key, which may have failed. */
-export type Follow = (failure: LockBackendError | undefined) => void;
-
 export class Queues implements QueuePort {
   readonly wakeUps: WakeUps;
   /** The source of grants for keys with several holders. A release wakes the waiters of this process that may be next, in the same command. */
@@ -69,8 +65,6 @@ export class Queues implements QueuePort {
     },
     lost() {},
   };
-  /** The callers that make their first attempt, by key. Further callers of the key follow them. */
-  readonly attempted = new Map<string, { follow(follow: Follow): () => void }>();
   readonly #store: Store;
   /** Queues by their key. */
   readonly #queues = new Map<string, Queue[]>();
