@@ -125,11 +125,11 @@ describe('the attempts of one caller', () => {
     expect(one.late).to.equal(undefined);
   });
 
-  it('once the token is forgotten, the next attempt has another', async () => {
+  it('once the token is dropped, the next attempt has another', async () => {
     store.fates.acquire.push('refused', 'refused', 'refused');
     const one = attempts();
     for (let n = 0; n < 3; n += 1) {
-      if (n === 2) one.forget();
+      if (n === 2) one.drop();
       one.make(undefined, undefined);
       await answered();
     }
@@ -140,39 +140,41 @@ describe('the attempts of one caller', () => {
 
   it('H3: given up while it is under way, it may execute until its timeout; not before it was sent, nor once it is answered', async () => {
     store.fates.acquire.push('not sent', 'held');
+    const untilMs = (): number[] => store.abandoned.map((each) => each.untilMs);
     const unsent = attempts();
-    unsent.giveUp();
+    unsent.drop();
     unsent.make(undefined, undefined);
-    unsent.giveUp();
-    expect(unsent.late).to.equal(undefined);
+    unsent.drop();
+    expect(untilMs()).to.deep.equal([]);
     const sent = attempts();
     sent.make(undefined, undefined);
     await answered();
     await timers.tickAsync(100);
-    sent.giveUp();
-    expect(sent.late?.untilMs).to.equal(performance.now() + commandTimeoutMs);
+    sent.drop();
+    const sentUntilMs = performance.now() + commandTimeoutMs;
+    expect(untilMs()).to.deep.equal([sentUntilMs]);
     const done = attempts();
     done.make(undefined, undefined);
     await answered();
-    done.giveUp();
-    expect(done.late).to.equal(undefined);
+    done.drop();
+    expect(untilMs()).to.deep.equal([sentUntilMs]);
     // Sent by the attempt before: that says nothing of this one. A failure ends it as a reply does.
     store.fates.acquire.push('refused', 'not sent');
     done.make(undefined, undefined);
     await answered();
-    done.giveUp();
+    done.drop();
     done.make(undefined, undefined);
-    done.giveUp();
-    expect(done.late).to.equal(undefined);
+    done.drop();
+    expect(untilMs()).to.deep.equal([sentUntilMs]);
     // Its timeout counts from the failure, whenever it is given up.
     store.fates.acquire.push('reply lost');
     const lost = attempts();
     lost.make(undefined, undefined);
     await answered();
-    const untilMs = lost.late?.untilMs;
+    const lostUntilMs = performance.now() + commandTimeoutMs;
     await timers.tickAsync(100);
-    lost.giveUp();
-    expect(lost.late?.untilMs).to.equal(untilMs);
+    lost.drop();
+    expect(untilMs()).to.deep.equal([sentUntilMs, lostUntilMs]);
   });
 
   it('H2: abandoned, its token is released until it can no longer execute, and never used again', async () => {

@@ -1,11 +1,12 @@
 // The attempts that one caller makes by itself, and the pauses between them.
 //
 // All attempts use one token until a release for that token is sent: an attempt whose reply was lost is simply made again, finds
-// its own token, and gets the same grant. Once a release for the token was sent, the token is never used again. A token is
-// abandoned if an attempt of unknown outcome was given up, or if a grant came too late. The next attempt then uses a new token.
+// its own token, and gets the same grant. A token whose attempt was given up with an unknown outcome, or granted too late, is
+// abandoned: it is released and never used again, and the next attempt uses a new one.
 
 import { clockOf } from '../core/clock';
 import { forKey, LockBackendError } from '../core/errors';
+import type { Settings } from '../core/options';
 import { type Alarm, clearAlarm } from '../core/timers';
 import { newToken } from '../core/token';
 import {
@@ -16,8 +17,9 @@ import {
   unknownTicket,
 } from '../store/contract';
 import { LateRequest } from '../store/late-request';
-import { pauses } from './backoff';
 import type { AcquireSpec } from './spec';
+
+const defaultLongestPauseMs = 500;
 
 /** Receives replies until it settles. */
 export interface Attempting {
@@ -36,9 +38,8 @@ export class Attempts {
   readonly #caller: Attempting;
   /** The request of all attempts with one token; made at the first attempt. */
   #request: AcquireRequest | undefined;
+  /** True while an attempt that was sent has no answer. */
   #isUnderWay = false;
-  /** True once the attempt under way was sent. */
-  #isSent = false;
   #nextPauseMs: (() => number) | undefined;
   #plannedPauseMs: number | undefined;
   /** The token of the queue entry on a quorum, where each attempt has its own token. */
@@ -71,8 +72,6 @@ export class Attempts {
   #make(queueAs: QueueEntry | undefined, pauseMs: number | undefined): void {
     const { store, settings } = this.#spec;
     this.count += 1;
-    this.#isUnderWay = true;
-    this.#isSent = false;
     if (store.isQuorum) this.#request = undefined; // H2 H62f
     this.#request ??= this.#newRequest();
     if (queueAs !== undefined) this.ticket ||= -1;
@@ -113,11 +112,6 @@ export class Attempts {
     this.#pause = undefined;
   }
 
-  /** The caller no longer waits for the attempt under way. That attempt may have executed, or may still. */
-  giveUp(): void {
-    if (this.#isUnderWay && this.#isSent) this.#mayExecute(); // H36c
-  }
-
   /** Undoes the attempts so far, granted or not. To Redis, the next attempt is another caller. */
   abandon(): void {
     const { store, change } = this.#spec;
@@ -133,12 +127,8 @@ export class Attempts {
 
   /** Ends the use of the token, and undoes its attempts if one may still be granted or has left an entry in the queue. */
   drop(): void {
+    if (this.#isUnderWay) this.#mayExecute(); // H8 H36c
     if (this.late !== undefined || this.ticket !== 0) return this.abandon(); // H43
-    this.#request = undefined;
-  }
-
-  /** Ends the use of a token that holds nothing and waits for nothing. */
-  forget(): void {
     this.#request = undefined;
   }
 
@@ -153,7 +143,7 @@ export class Attempts {
     const { keys, mode, change, settings, once } = this.#spec;
     const { owner, lifetimeMs, fencing, minReplicas, commandTimeoutMs } = settings;
     const begin = (): boolean => {
-      this.#isSent = true;
+      this.#isUnderWay = true;
       return !this.#caller.isSettled; // H8c
     };
     const token = change?.token ?? newToken(owner); // H26 H41 H44
@@ -202,4 +192,17 @@ export class Attempts {
     if (mode === undefined) return { keys, token, commandTimeoutMs };
     return { keys, token, commandTimeoutMs, ticket: this.ticket || unknownTicket, held: { mode } };
   }
+}
+
+/** The pauses of one wait, in order; each call of the result is the next one, in ms. */
+export function pauses(settings: Settings, random: () => number = Math.random): () => number {
+  const { retryTimeoutMs, retryRatio, jitter } = settings;
+  // An explicit first pause may exceed the default cap.
+  const longestMs = settings.maxRetryTimeoutMs ?? Math.max(defaultLongestPauseMs, retryTimeoutMs);
+  let nextMs = Math.min(retryTimeoutMs, longestMs);
+  return () => {
+    const pauseMs = nextMs;
+    nextMs = Math.min(nextMs * retryRatio, longestMs);
+    return pauseMs * (1 - jitter) + pauseMs * jitter * random();
+  };
 }

@@ -46,10 +46,8 @@ async function change(held: HeldLock, kind: 'shared' | 'exclusive', settings: Se
 function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change {
   return {
     token: held.token,
-    ended(late) {
-      if (held.check()) return undefined; // H76
-      abandon(held, mode, late); // H76b
-      return gone(held, 'was released meanwhile');
+    ended() {
+      return held.check() ? undefined : gone(held, 'was released meanwhile'); // H76
     },
     granted({ fence, sent }: AcquireReply & { granted: true }) {
       // A downgrade keeps the fence: the nodes of a quorum have fences of their own.
@@ -66,7 +64,10 @@ function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change 
   };
 }
 
-/** Requests reading as a later change: the latest change takes effect in the end. */
+/**
+ * Requests reading as a later change: the latest change takes effect in the end. If the lock has ended, everything that Redis keeps of
+ * its token is released: a holder that no process knows of, or a queue entry.
+ */
 async function revert(
   held: HeldLock,
   asked: AcquireRequest,
@@ -75,24 +76,18 @@ async function revert(
 ): Promise<void> {
   const mode: Mode = { ...wanted, kind: 'shared', step: step + 1 };
   held.changed(mode, held.fence);
+  const { store } = held.context;
+  const { keys, token, commandTimeoutMs } = asked;
   const request = { ...asked, mode, begin: () => !held.ended };
   for (let attempts = 0; attempts < maxReverts && !held.ended; attempts++) {
-    const done = await held.context.store.acquire(request).then(
+    const done = await store.acquire(request).then(
       () => true,
       () => false,
     );
     if (done || held.ended) break;
-    await new Promise<void>((resolve) => held.clock.timers.setIdle(resolve, request.commandTimeoutMs));
+    await new Promise<void>((resolve) => held.clock.timers.setIdle(resolve, commandTimeoutMs));
   }
-  // A change of a lost lock would leave a holder in Redis that no process knows of.
-  if (held.loss !== undefined) abandon(held, mode, late); // H76c
-}
-
-/** Releases everything that Redis keeps of the token: a holder or a queue entry. */
-function abandon({ keys, token, context }: HeldLock, mode: Mode, late: LateRequest | undefined): void {
-  const { commandTimeoutMs } = context.settings;
-  const request = { keys, token, commandTimeoutMs, ticket: unknownTicket, held: { mode } };
-  void context.store.abandon(request, late);
+  if (!held.check()) void store.abandon({ keys, token, commandTimeoutMs, ticket: unknownTicket, held: { mode } }, late); // H76c
 }
 
 function gone(held: HeldLock, what: string): Error {

@@ -38,9 +38,9 @@ export class EntryPolling extends Polling<EntryCaller> {
   }
 
   override onReply(reply: AcquireReply, token: string): void {
-    const ended = this.spec.change?.ended(this.attempts.late);
+    const ended = this.spec.change?.ended();
     if (ended === undefined) return super.onReply(reply, token);
-    this.attempts.forget();
+    this.attempts.abandon(); // H76b
     this.fail(ended);
   }
 

@@ -77,7 +77,6 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
 
   /** Ends the wait. An attempt under way is abandoned, so that a late grant is released. */
   giveUp(): void {
-    this.attempts.giveUp(); // H8
     this.#end();
   }
 

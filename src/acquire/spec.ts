@@ -46,13 +46,13 @@ export interface Once {
 /** A change in place: handles the answers to it. */
 export interface Change {
   readonly token: string;
-  /** Returns an error if the held lock has ended meanwhile. Everything that Redis keeps of its token is then released. */
-  ended(late: LateRequest | undefined): Error | undefined;
+  /** Returns an error if the held lock has ended meanwhile. */
+  ended(): Error | undefined;
   /** Redis made the change. Returns the held lock. */
   granted(reply: AcquireReply & { granted: true }): HeldLock;
   /** Redis can never make the change. Returns the error for the caller. */
   refused(reason: 'deadlock' | 'gone'): Error;
-  /** Undoes a change that was given up, although `request` may have been granted, or may still be. */
+  /** Undoes a change that was given up, although `request` may have been granted, or may still be. If the held lock has ended, releases it all. */
   revert(request: AcquireRequest, late: LateRequest | undefined): void;
 }
 

@@ -4,7 +4,7 @@ import { getEventListeners } from 'node:events';
 import { expect } from 'chai';
 import * as fc from 'fast-check';
 import sinon from 'sinon';
-import { pauses } from '../../src/acquire/backoff';
+import { pauses } from '../../src/acquire/attempts';
 import { settle } from '../../src/core/options';
 import redisExpLock from '../../src/index';
 import { holdReply } from '../support/fault-proxy';
