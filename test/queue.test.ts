@@ -12,7 +12,6 @@ import {
   type QueueKey,
   type QueuePort,
   type ReplyCallbacks,
-  tooLate,
   type Waiter,
 } from '../src/queue/queue';
 import type { AcquireReply, Grant, GrantSource, Holder, Moment, ReleaseReply } from '../src/store/contract';
@@ -36,7 +35,7 @@ interface Request {
 /** The surroundings of a queue: they note everything, and answer when the test says so. */
 class Surroundings implements QueuePort {
   monoMs = 1000;
-  wallMs = 1_000_000;
+  wallClockMs = 1_000_000;
   minPollMs = 0;
   /** The random share of a pause. */
   share = 1;
@@ -54,8 +53,13 @@ class Surroundings implements QueuePort {
     return this.monoMs;
   }
 
+  wallMs(): number {
+    return this.wallClockMs;
+  }
+
+  /** The moment on both clocks. */
   now(): Moment {
-    return { monoMs: this.monoMs, wallMs: this.wallMs };
+    return { monoMs: this.monoMs, wallMs: this.wallClockMs };
   }
 
   random(): number {
@@ -87,7 +91,7 @@ class Surroundings implements QueuePort {
 
   pass(ms: number): void {
     this.monoMs += ms;
-    this.wallMs += ms;
+    this.wallClockMs += ms;
   }
 
   newEntry(owner: string | undefined): OwnEntry {
@@ -404,7 +408,7 @@ describe('the queue of one process', () => {
         const [caller] = joined(1) as [Caller];
         busy();
         port.monoMs += monoMs;
-        port.wallMs += wallMs;
+        port.wallClockMs += wallMs;
         message(5);
         expect(port.requests).to.have.lengthOf(caller.grant === undefined ? 2 : 1);
         return caller.grant;
@@ -735,13 +739,6 @@ describe('the queue of one process', () => {
       grant(7);
       expect(first.grant?.fence).to.equal(7);
       expect(first.troubles.at(-1), 'and it was reached').to.equal(undefined);
-    });
-
-    it('a grant that took too long says which key, how long, and of what', () => {
-      const error = tooLate(['a', 'b'], 12.6, null);
-      expect(error).to.include({ code: 'ERR_LOCK_BACKEND' });
-      expect(error.message).to.equal('the grant of "a", "b" took 13 ms, its lifetime is null ms');
-      expect(error.key).to.deep.equal(['a', 'b']);
     });
   });
 

@@ -1,6 +1,6 @@
 // How long a lock is valid, by two clocks, when an extension got no reply: it may have set its end, or may still do so.
 import { expect } from 'chai';
-import { Validity, validFrom } from '../src/hold/validity';
+import { tooLate, Validity, validFrom } from '../src/hold/validity';
 import type { Clock } from '../src/store/contract';
 
 /** The difference by which one clock may be behind the other. */
@@ -25,6 +25,17 @@ describe('validity', () => {
     expect(leftAt(provisional, 1_500)).to.equal(1_498);
     expect(leftAt(provisional, 1_500, 7_500)).to.equal(498);
     expect(leftAt(provisional.confirmed(at(1_600), 10_000, false), 1_600)).to.equal(9_990);
+  });
+
+  it('H63: a grant that took too long says which key, how long, and of what; by the clock that says so first', () => {
+    const clocks = (monoMs: number, wallMs: number) => ({ nowMs: () => monoMs, wallMs: () => wallMs });
+    const error = tooLate(['a', 'b'], at(1_000), 10, clocks(1_012.6, 6_012))!;
+    expect(error).to.include({ code: 'ERR_LOCK_BACKEND' });
+    expect(error.message).to.equal('the grant of "a", "b" took 13 ms, its lifetime is 10 ms');
+    expect(error.key).to.deep.equal(['a', 'b']);
+    expect(tooLate('a', at(1_000), 10, clocks(1_001, 6_010))?.message).to.include('took 10 ms');
+    expect(tooLate('a', at(1_000), 10, clocks(1_009.9, 6_009.9))).to.equal(undefined);
+    expect(tooLate('a', at(1_000), null, clocks(9_999, 9_999))).to.equal(undefined);
   });
 
   it('a renewal never makes the end sooner, an exact extension may', () => {

@@ -128,18 +128,11 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   }
 
   granted(grant: Granted, source?: GrantSource): HeldLock {
-    const held = this.#heldLock(grant, source, this.awaited.mode);
-    this.awaited.scope.add(held);
-    this.succeed(held);
-    return held;
+    return this.#hold(grant, source, this.awaited.mode);
   }
 
-  take(grant: Grant, { mode = this.awaited.mode }: GrantReply): boolean {
-    const held = this.#heldLock(grant, undefined, mode);
-    if (held.remaining() <= 0) return false; // H6b H63b
-    this.awaited.scope.add(held);
-    this.succeed(held);
-    return true;
+  take(grant: Grant, { mode = this.awaited.mode }: GrantReply): void {
+    this.#hold(grant, undefined, mode);
   }
 
   succeed(held: HeldLock): void {
@@ -195,12 +188,15 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
     return this.#strategy?.effort ?? { attempts: 0, queued: false };
   }
 
-  #heldLock(grant: Granted, source: GrantSource | undefined, mode: AcquireSpec['mode']): HeldLock {
+  #hold(grant: Granted, source: GrantSource | undefined, mode: AcquireSpec['mode']): HeldLock {
     const { key, keys, kind, scope, settings, store } = this.awaited;
     const retries = Math.max(this.#strategy!.count - 1, 0);
     const shared = mode && store.channels && queuesOf(scope, store)?.shared;
     const context = scope.context(settings, store, shared ?? source, kind);
-    return new HeldLock(grant, { key, keys, retries, context, mode });
+    const held = new HeldLock(grant, { key, keys, retries, context, mode });
+    scope.add(held);
+    this.succeed(held);
+    return held;
   }
 
   #settle(): void {

@@ -11,8 +11,7 @@ import { checkValue, integer, milliseconds, type Settings } from '../core/option
 import { HeldLock } from '../hold/held-lock';
 import { type DetachedLease, type Lease, leaseOf } from '../hold/lease';
 import type { Scope } from '../hold/scope';
-import { trustedMs } from '../hold/validity';
-import { tooLate } from '../queue/queue';
+import { tooLate } from '../hold/validity';
 import type { Moment } from '../store/contract';
 import { refusalOf } from './refusals';
 import type { AcquireSpec } from './spec';
@@ -56,8 +55,8 @@ async function extendOnce(spec: AcquireSpec, token: string): Promise<Moment | nu
     throw new LockBackendError(`Redis ran the adoption of ${describe(key)} too late`, { key });
   }
   if (reply.outcome !== 'extended') return null;
-  const tookMs = clockOf(store).nowMs() - reply.sent.monoMs;
-  if (lifetimeMs !== null && tookMs >= trustedMs(lifetimeMs)) throw tooLate(key, tookMs, lifetimeMs);
+  const error = tooLate(key, reply.sent, lifetimeMs, clockOf(store));
+  if (error !== undefined) throw error;
   return reply.sent;
 }
 

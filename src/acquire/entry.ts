@@ -8,9 +8,9 @@ import type { HeldLock } from '../hold/held-lock';
 import type { Effort } from '../queue/queue';
 import type { Queues } from '../queue/queues';
 import type { WakeUpSubscription } from '../queue/wake-ups';
-import { type AcquireReply, type Grant, noChannel, type QueueEntry } from '../store/contract';
+import { type AcquireReply, noChannel, type QueueEntry } from '../store/contract';
 import { pollEveryMs } from '../store/protocol';
-import { type BusyReply, type GrantReply, Polling, type PollingCaller } from './polling';
+import { type BusyReply, Polling, type PollingCaller } from './polling';
 
 /** The lateness that a polling caller is allowed, beside a second pause, before its entry expires. */
 const latenessMs = 100;
@@ -38,17 +38,15 @@ export class EntryPolling extends Polling<EntryCaller> {
   }
 
   override onReply(reply: AcquireReply, token: string): void {
-    const ended = this.spec.change?.ended();
-    if (ended === undefined) return super.onReply(reply, token);
-    this.attempts.abandon(); // H76b
-    this.fail(ended);
-  }
-
-  protected override take(grant: Grant, reply: GrantReply): boolean {
     const { change } = this.spec;
-    if (change === undefined) return super.take(grant, reply);
+    const ended = change?.ended();
+    if (ended !== undefined) {
+      this.attempts.abandon(); // H76b
+      return this.fail(ended);
+    }
+    if (change === undefined || !reply.granted) return super.onReply(reply, token);
     this.caller.succeed!(change.granted(reply));
-    return true;
+    this.stop();
   }
 
   protected override onBusy(reply: BusyReply): void {

@@ -5,8 +5,9 @@ import { clockOf } from '../core/clock';
 import { LockBackendError } from '../core/errors';
 import { lockEvent, warn } from '../core/events';
 import { describe } from '../core/keys';
+import { tooLate } from '../hold/validity';
 import type { Fetch } from '../queue/group';
-import { type Effort, tooLate } from '../queue/queue';
+import type { Effort } from '../queue/queue';
 import type { Queues } from '../queue/queues';
 import type { AcquireReply, Grant } from '../store/contract';
 import { type Attempting, Attempts } from './attempts';
@@ -20,8 +21,7 @@ export type BusyReply = AcquireReply & { readonly granted: false };
 export interface PollingCaller {
   /** Ms until the end of the wait. */
   readonly leftMs: number;
-  /** Takes a grant. Returns false if the grant came too late to be used: it is released then, and the wait goes on. */
-  take(grant: Grant, reply: GrantReply, by: Fetch): boolean;
+  take(grant: Grant, reply: GrantReply, by: Fetch): void;
   /** Reports an attempt without a grant: the key is busy, or (with an error) Redis could not be reached. The wait goes on. */
   troubled(error: LockBackendError | undefined): void;
   /** Reports the end of the wait. Nothing is held, and nothing is left behind. */
@@ -83,20 +83,20 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   onReply(reply: AcquireReply, token: string): void {
     if (!reply.granted) return this.onBusy(reply);
     const { fence, sent } = reply;
-    if (this.take({ token, fence, sent, late: this.attempts.late }, reply)) return this.stop();
     const { key, store, settings } = this.spec;
+    const error = tooLate(key, sent, settings.lifetimeMs, clockOf(store));
+    if (error === undefined) {
+      this.caller.take({ token, fence, sent, late: this.attempts.late }, reply, this);
+      return this.stop();
+    }
     this.attempts.abandon(); // H6c
-    this.next(tooLate(key, clockOf(store).nowMs() - sent.monoMs, settings.lifetimeMs));
+    this.next(error);
   }
 
   onFailure(error: unknown): void {
     // H54c
     if (error instanceof LockBackendError && error.retryable) this.next(error);
     else this.fail(error);
-  }
-
-  protected take(grant: Grant, reply: GrantReply): boolean {
-    return this.caller.take(grant, reply, this);
   }
 
   protected onBusy(_reply: BusyReply): void {

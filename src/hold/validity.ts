@@ -3,6 +3,8 @@
 // The lifetime is counted from just before the confirmed request was sent, on the monotonic and on the wall clock, less a
 // thousandth for clocks that run at different rates. The first clock that says "over" is right. An extension that was never
 // answered leaves an uncertain end: while that extension may still execute, every later end is clamped to the end it may set.
+import { LockBackendError } from '../core/errors';
+import { describe, type Key } from '../core/keys';
 import type { Clock, Grant, Moment } from '../store/contract';
 
 /** The share of a lifetime that is not trusted: clocks may run at different rates. */
@@ -19,6 +21,26 @@ interface UncertainEnd {
 /** The time for which a lock counts as ours, counted from just before the confirmed request was sent. */
 export function trustedMs(lifetimeMs: number): number {
   return lifetimeMs * (1 - clockRateShare); // B2
+}
+
+type Clocks = Pick<Clock, 'nowMs' | 'wallMs'>;
+
+/** Ms since a moment, by the clock on which more of them have passed. */
+export function msSince({ monoMs, wallMs }: Moment, clocks: Clocks): number {
+  return Math.max(clocks.nowMs() - monoMs, clocks.wallMs() - wallMs);
+}
+
+/** The error of a grant whose reply took as long as the grant lasts; undefined if time is left. */
+export function tooLate(
+  key: Key,
+  sent: Moment,
+  lifetimeMs: number | null,
+  clocks: Clocks,
+): LockBackendError | undefined {
+  const tookMs = msSince(sent, clocks);
+  if (lifetimeMs === null || tookMs < trustedMs(lifetimeMs)) return undefined; // H6b H63
+  const message = `the grant of ${describe(key)} took ${tookMs.toFixed(0)} ms, its lifetime is ${lifetimeMs} ms`;
+  return new LockBackendError(message, { key });
 }
 
 export class Validity {

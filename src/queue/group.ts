@@ -6,7 +6,6 @@ import { clockOf } from '../core/clock';
 import type { LockBackendError } from '../core/errors';
 import { LinkedList } from '../core/linked-list';
 import type { Granted } from '../hold/kept-lock';
-import { trustedMs } from '../hold/validity';
 import type { Grant, Holder, Mode, Store } from '../store/contract';
 import type { Effort, Position, QueueKey, Waiter } from './queue';
 
@@ -94,12 +93,10 @@ export abstract class WaitGroup {
     if (this.positions.delete(position)) this.fetch();
   }
 
-  /** Receives a fetched member. Returns false if its grant took as long as it lasts. */
-  take(grant: Grant, { others = 0 }: { readonly others?: number }, fetch: Fetch): boolean {
-    if (this.nowMs() - grant.sent.monoMs >= trustedMs(this.terms.lifetimeMs)) return false; // H63
+  /** Receives a fetched member. */
+  take(grant: Grant, { others = 0 }: { readonly others?: number }, fetch: Fetch): void {
     this.#fetches.delete(fetch);
     this.fetched(grant, others);
-    return true;
   }
 
   /** Reports a failed attempt: the key is busy, or (with an error) Redis could not be reached. The fetch goes on. */

@@ -11,11 +11,10 @@
 // Wake-ups may be lost and earlier holders may have died, so a queue with waiters always has something that makes it request again.
 // Three fields hold its state: `#isRequesting` (a request is in flight), `#timer` (the next request is scheduled) and `#holder` (a
 // caller of this queue holds the lock). While there are waiters, at least one of the three is set.
-import { LockBackendError } from '../core/errors';
-import { describe, type Key } from '../core/keys';
+import type { LockBackendError } from '../core/errors';
 import { type Linked, LinkedList } from '../core/linked-list';
-import { trustedMs } from '../hold/validity';
-import type { AcquireReply, Grant, GrantSource, Holder, Moment, ReleaseReply } from '../store/contract';
+import { msSince, tooLate } from '../hold/validity';
+import type { AcquireReply, Clock, Grant, GrantSource, Holder, Moment, ReleaseReply } from '../store/contract';
 import { LateRequest } from '../store/late-request';
 import { limits } from '../store/protocol';
 import {
@@ -91,9 +90,7 @@ export interface WakeUp {
 const confirmationMs = 500;
 
 /** The clocks, timers and commands that a queue uses. Replies never arrive within the call that requested them. */
-export interface QueuePort extends Pace {
-  nowMs(): number;
-  now(): Moment;
+export interface QueuePort extends Pace, Pick<Clock, 'nowMs' | 'wallMs'> {
   setTimer(work: () => void, ms: number): unknown;
   clearTimer(timer: unknown): void;
   newEntry(owner: string | undefined): OwnEntry;
@@ -284,9 +281,8 @@ export class Queue implements GrantSource {
     if (fence === undefined || nonce !== this.#entry.nonce || answered === undefined) return this.#request(); // H83 S16
     // The grant is younger than the answered request, so it lasts at least from there. Time must be left for the confirmation.
     const provisionalMs = Math.min(this.key.lifetimeMs, limits.provisionalMs);
-    const { monoMs, wallMs } = this.#port.now();
-    const ageMs = Math.max(monoMs - answered.monoMs, wallMs - answered.wallMs);
-    if (provisionalMs - ageMs < Math.min(provisionalMs / 2, confirmationMs)) return this.#request(); // H83c
+    if (provisionalMs - msSince(answered, this.#port) < Math.min(provisionalMs / 2, confirmationMs))
+      return this.#request(); // H83c
     this.#stopTimer();
     const { token, late } = this.#endEntry();
     this.#give({ token, fence, sent: answered, late, provisionalMs }, handOffsAmongOthers); // H83d
@@ -294,10 +290,9 @@ export class Queue implements GrantSource {
 
   #onGrant(entry: OwnEntry, { fence, sent, others = 0 }: AcquireReply & { granted: true }, head: Position): void {
     this.#endEntry();
-    const tookMs = this.#port.nowMs() - sent.monoMs;
-    if (tookMs >= trustedMs(this.key.lifetimeMs)) {
+    const error = tooLate(this.key.key, sent, this.key.lifetimeMs, this.#port);
+    if (error !== undefined) {
       this.#port.abandon(this, entry, head.waiter.commandTimeoutMs);
-      const error = tooLate(this.key.key, tookMs, this.key.lifetimeMs);
       this.#report(error);
       return this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
     }
@@ -369,9 +364,4 @@ export class Queue implements GrantSource {
     if (this.#timer !== undefined) this.#port.clearTimer(this.#timer);
     this.#timer = undefined;
   }
-}
-
-export function tooLate(key: Key, tookMs: number, lifetimeMs: number | null): LockBackendError {
-  const message = `the grant of ${describe(key)} took ${tookMs.toFixed(0)} ms, its lifetime is ${lifetimeMs} ms`;
-  return new LockBackendError(message, { key });
 }

@@ -14,8 +14,6 @@ import {
   type Channels,
   type GrantSource,
   type Holder,
-  type Moment,
-  now,
   type ReleaseReply,
   type ReleaseRequest,
   type Store,
@@ -65,6 +63,9 @@ export class Queues implements QueuePort {
     },
     lost() {},
   };
+  readonly random = Math.random;
+  readonly newNonce = newNonce;
+  readonly clearTimer = clearAlarm as (timer: unknown) => void;
   readonly #store: Store;
   /** Queues by their key. */
   readonly #queues = new Map<string, Queue[]>();
@@ -104,21 +105,13 @@ export class Queues implements QueuePort {
     return clockOf(this.#store).nowMs();
   }
 
-  now(): Moment {
-    return now(clockOf(this.#store));
-  }
-
-  random(): number {
-    return Math.random();
+  wallMs(): number {
+    return clockOf(this.#store).wallMs();
   }
 
   /** Requests that are not due soon are made up to 50 ms early, so that those of thousands of queues leave in full batches. */
   setTimer(work: () => void, ms: number): Alarm {
     return clockOf(this.#store).timers.set(work, ms, ms < 250 ? 0 : 50);
-  }
-
-  clearTimer(timer: unknown): void {
-    clearAlarm(timer as Alarm);
   }
 
   get minPollMs(): number {
@@ -127,10 +120,6 @@ export class Queues implements QueuePort {
 
   newEntry(owner: string | undefined): OwnEntry {
     return new OwnEntry(newToken(owner), this.wakeUps.newId());
-  }
-
-  newNonce(): string {
-    return newNonce();
   }
 
   request(queue: Queue, entry: OwnEntry, commandTimeoutMs: number, answer: ReplyCallbacks<AcquireReply>): void {

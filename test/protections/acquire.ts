@@ -126,7 +126,7 @@ export const acquire: readonly Protection[] = [
   {
     hazard: 'H6',
     without: 'a grant that came too late is given out all the same',
-    changes: [when('H6b', false)],
+    changes: [when('H6b', true)],
     test: 'redis/unknown-outcome.test.ts',
   },
   {

@@ -36,13 +36,13 @@ export const quorum: readonly Protection[] = [
   {
     hazard: 'H63',
     without: 'a reader that stands for others counts although it took longer than the validity',
-    changes: [when('H63', false)],
+    changes: [when('H63', true)],
     test: 'acquire-shared.test.ts',
   },
   {
     hazard: 'H63',
     without: 'a majority counts although it took longer than the validity',
-    changes: [when('H63b', false)],
+    changes: [when('H63', true)],
     test: 'acquire.test.ts',
   },
   {

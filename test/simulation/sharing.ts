@@ -216,7 +216,7 @@ class Request implements Fetch {
       const reply = await this.#process.acquire(terms as unknown as AcquireRequest).catch(() => undefined);
       if (reply === undefined) this.#late = new LateRequest(world.nowMs, commandTimeoutMs);
       else if (reply.granted && !this.#isOver) {
-        if (this.#take(reply)) return;
+        if (world.nowMs - reply.sent.monoMs < trustedMs(world.rules.lifetimeMs)) return this.#take(reply);
         this.#abandon();
         this.#token = this.#process.newToken();
         this.#ticket = 0;
@@ -229,10 +229,10 @@ class Request implements Fetch {
     }
   }
 
-  #take({ fence, sent, others = 0 }: AcquireReply & { granted: true }): boolean {
+  #take({ fence, sent, others = 0 }: AcquireReply & { granted: true }): void {
     const late = this.#late?.mayExecute(this.#process.world.nowMs) ? this.#late : undefined;
-    this.#isOver = this.#group.take({ token: this.#token, fence, sent, late }, { others }, this);
-    return this.#isOver;
+    this.#isOver = true;
+    this.#group.take({ token: this.#token, fence, sent, late }, { others }, this);
   }
 
   #abandon(): void {
@@ -265,12 +265,7 @@ class User implements ShareWaiter {
       this.#resolve = resolve;
       if (this.#mode.kind === 'exclusive') {
         groups.get(key)?.writerWaits();
-        const take = (grant: Grant): boolean => {
-          if (world.nowMs - grant.sent.monoMs >= trustedMs(world.rules.lifetimeMs)) return false;
-          this.granted(grant);
-          return true;
-        };
-        return this.fetch({ take, troubled() {} });
+        return this.fetch({ take: (grant) => void this.granted(grant), troubled() {} });
       }
       // Some want another lifetime, and share with none of the others.
       const lifetimeMs = world.rules.lifetimeMs * (world.random() < 0.9 ? 1 : 2);

@@ -376,6 +376,10 @@ class Process implements QueuePort {
     return this.#world.nowMs;
   }
 
+  wallMs(): number {
+    return this.#world.nowMs;
+  }
+
   now(): Moment {
     return this.#moment();
   }
