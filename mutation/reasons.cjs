@@ -15,8 +15,8 @@ const reasons = {
   ],
   'src/hold/lease.ts': [{ code: 'configurable: true', why: 'only for those that redefine a method of all leases' }],
   'src/hold/held-lock.ts': [
-    { code: "const isPlain = typeof key === 'string'", why: 'equivalent: takes more memory' },
-    { code: 'return isPlain ? undefined', why: 'equivalent: takes more memory' },
+    { code: "if (typeof key !== 'string')", why: 'equivalent: takes more memory' },
+    { code: 'undefined) this.', to: 'true', why: 'equivalent: takes more memory' },
     { code: 'if (!this.isConfirmed) this.keeper.confirm()', to: 'true', why: 'equivalent: takes more memory' },
     { code: "new HoldEnd('released'", to: '""', why: 'equivalent: it is compared with "lost" only' },
     { code: 'untilMs > 0 && untilMs >', why: 'equivalent: the clock is never below 0' },

@@ -26,7 +26,7 @@ import type { Granted, KeptLock, Member, Observation } from './kept-lock';
 import { eventOf, observe, tellChanged, tellEnd, tellLost, tellRelease } from './observation';
 import { type Validity, validFrom } from './validity';
 
-/** The common part of held locks on the same terms. They share one object, so that a held lock costs little memory. */
+/** What held locks on the same terms share, so that a held lock costs little memory. */
 export interface LeaseContext {
   readonly settings: Settings;
   readonly store: Store;
@@ -44,21 +44,6 @@ export interface GrantDetails {
   readonly retries: number;
   readonly context: LeaseContext;
   readonly mode?: Mode | undefined;
-}
-
-/** Fields that few held locks need: several keys, retries, an attempt of unknown outcome, a mode, an observation. */
-interface RareState {
-  readonly key?: Key | undefined;
-  readonly retries?: number;
-  readonly late?: LateRequest | undefined;
-  mode?: Mode | undefined;
-  member?: Member | undefined;
-  observation?: Observation;
-}
-
-function rareStateOf({ late, member }: Granted, { key, retries, mode }: GrantDetails): RareState | undefined {
-  const isPlain = typeof key === 'string' && retries === 0 && !late && !mode && !member;
-  return isPlain ? undefined : { key: typeof key === 'string' ? undefined : key, retries, late, mode, member };
 }
 
 class HoldEnd {
@@ -87,50 +72,51 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   fence: number;
   readonly keys: Key;
   readonly context: LeaseContext;
-  /** The slot whose job is done, for the release to record. Declared only: locks of other jobs have no such property. */
+  readonly retries: number;
+  // Declared only: few locks have these properties, and a plain lock costs little memory.
+  /** The keys as they were given, if they were given as a list. */
+  declare readonly listed: readonly string[] | undefined;
+  declare mode: Mode | undefined;
+  declare member: Member | undefined;
+  declare observation: Observation | undefined;
+  /** An attempt with our token whose outcome is unknown. */
+  declare readonly late: LateRequest | undefined;
+  /** The slot whose job is done, for the release to record. */
   declare done: Slot | undefined;
   #validity: Validity;
-  #rare: RareState | undefined;
   #keeper: Keeper | undefined;
   #ending: HoldEnd | undefined;
 
-  constructor(grant: Granted, details: GrantDetails) {
+  constructor(grant: Granted, { key, keys, retries, context, mode }: GrantDetails) {
+    const { late, member } = grant;
     this.token = grant.token;
     this.fence = grant.fence;
-    this.keys = details.keys;
-    this.context = details.context;
-    this.#validity = validFrom(grant, details.context.settings.lifetimeMs);
-    this.#rare = rareStateOf(grant, details);
+    this.keys = keys;
+    this.context = context;
+    this.retries = retries;
+    this.#validity = validFrom(grant, context.settings.lifetimeMs);
+    if (typeof key !== 'string') this.listed = key;
+    if (mode !== undefined) this.mode = mode;
+    if (member !== undefined) this.member = member;
+    if (late !== undefined) this.late = late;
     if (!this.isConfirmed) this.keeper.confirm();
   }
 
   /** The key as it was given. */
   get key(): Key {
     const { store, settings } = this.context;
-    return this.#rare?.key ?? (this.keys as string).slice(store.keyPrefix.length + settings.prefix.length);
+    return this.listed ?? (this.keys as string).slice(store.keyPrefix.length + settings.prefix.length);
   }
 
   get clock(): Clock {
     return clockOf(this.context.store);
   }
 
-  get retries(): number {
-    return this.#rare?.retries ?? 0;
-  }
-
-  get mode(): Mode | undefined {
-    return this.#rare?.mode;
-  }
-
-  get member(): Member | undefined {
-    return this.#rare?.member;
-  }
-
   get ended(): boolean {
     return this.#ending !== undefined;
   }
 
-  /** The error of the loss; undefined while held and after our own release. */
+  /** Undefined while held and after our own release. */
   get loss(): LockLostError | undefined {
     this.check();
     return this.#ending?.loss;
@@ -159,10 +145,6 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     return this.keeper.signal;
   }
 
-  get observation(): Observation | undefined {
-    return this.#rare?.observation;
-  }
-
   get sentMs(): number {
     return this.#validity.sent.monoMs;
   }
@@ -171,7 +153,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   begin(): void {
     const observation = observe(this);
     if (observation === undefined) return;
-    this.#ownRare.observation = observation;
+    this.observation = observation;
     if (observation.hold !== undefined) this.keeper.watch();
   }
 
@@ -212,14 +194,13 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   }
 
   parted(token: string, fence: number, sent: Moment): void {
-    Object.assign(this, { token, fence });
-    this.#rare!.member = undefined;
+    Object.assign(this, { token, fence, member: undefined });
     this.confirm(sent, this.context.settings.lifetimeMs, false);
   }
 
-  /** Sets the mode and the fence after a change in place, or after giving up one that Redis may have made or may still make. */
+  /** Notes a change in place that was made, or that was given up although Redis may still make it. */
   changed(mode: Mode, fence: number): void {
-    this.#ownRare.mode = mode;
+    this.mode = mode;
     this.fence = fence;
     tellChanged(this);
   }
@@ -267,7 +248,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     }
   }
 
-  /** Makes the request of a release. After a change in place, a queue entry of that change may be left to remove. */
+  /** After a change in place, the release also removes a queue entry that the change may have left. */
   releaseRequest(ticket = this.mode !== undefined && this.mode.step > 0 ? unknownTicket : 0): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
     const { keys, done, member: { token } = this } = this;
@@ -275,11 +256,6 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     const checkedMs = this.#ending?.checkedMs;
     const pauseMs = yieldMs(retryTimeoutMs);
     return { keys, token, commandTimeoutMs, ticket, isConfirmed, yieldMs: pauseMs, held: this.held(), done, checkedMs };
-  }
-
-  get #ownRare(): RareState {
-    this.#rare ??= {};
-    return this.#rare;
   }
 
   get keeper(): Keeper {
@@ -291,7 +267,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     const releasing = reply.then(
       (result) => {
         // The late attempt would take the key that we have just freed.
-        if (this.#mayExecute()) this.#abandon(this.#rare!.late!);
+        if (this.#mayExecute()) this.#abandon(this.late!);
         return this.#released(result);
       },
       (error) => {
@@ -322,7 +298,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
 
   /** True while an attempt with our token whose reply was lost may still execute. */
   #mayExecute(): boolean {
-    return this.#rare?.late?.mayExecute(this.clock.nowMs()) === true;
+    return this.late?.mayExecute(this.clock.nowMs()) === true;
   }
 }
 
