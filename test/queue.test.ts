@@ -9,10 +9,10 @@ import {
   OwnEntry,
   type Position,
   Queue,
-  type QueueKey,
   type QueuePort,
   type ReplyCallbacks,
   type Waiter,
+  type WaitTerms,
 } from '../src/queue/queue';
 import type { AcquireReply, Grant, GrantSource, Holder, Moment, ReleaseReply } from '../src/store/contract';
 
@@ -34,6 +34,7 @@ interface Request {
 
 /** The surroundings of a queue: they note everything, and answer when the test says so. */
 class Surroundings implements QueuePort {
+  readonly clock = this;
   monoMs = 1000;
   wallClockMs = 1_000_000;
   minPollMs = 0;
@@ -197,7 +198,7 @@ describe('the queue of one process', () => {
 
   beforeEach(() => build());
 
-  function build(key: Partial<QueueKey> = {}): void {
+  function build(key: Partial<WaitTerms> = {}): void {
     port = new Surroundings();
     queue = new Queue({ key: 'k', lifetimeMs, fencing: true, owner: 'me', ...key }, port);
   }

@@ -1,6 +1,5 @@
 // An acquisition is a promise, a deadline, a signal and one strategy. It settles once: with a held lock, with the last answer's error,
-// or because its signal, its timeout or `close` gave it up. Giving up never waits for the store: an attempt under way is abandoned, so
-// that a late grant is released.
+// or because its signal, its timeout or `close` gave it up. Giving up never waits for the store.
 //
 // The strategies: a mutex makes an attempt, and then joins a queue of its process or polls (queued.ts). A caller of a key with several
 // holders waits with other callers of its process for one member (queue/group.ts), or has its own entry in the Redis queue (entry.ts).
@@ -27,7 +26,7 @@ import { EntryPolling } from './entry';
 import type { GrantReply, PollingCaller } from './polling';
 import { Queued } from './queued';
 import { abortReason, deadlockOf, refusalOf, timedOut, triedInVain } from './refusals';
-import { type AcquireSpec, type AcquireVariant, memberTerms } from './spec';
+import { type AcquireSpec, type AcquireVariant, isGrouped, termsOf } from './spec';
 
 type Strategy = Queued | EntryPolling | GroupPosition;
 
@@ -72,7 +71,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   readonly #trace: AcquireTrace | undefined;
   readonly #resolve: (result: unknown) => void;
   readonly #reject: (error: unknown) => void;
-  /** True within the call that began the wait: its errors have the caller's stack. */
+  /** True within the call that began the wait: its errors have its caller's stack. */
   #isStarting = true;
   #isSettled = false;
   #strategy: Strategy | undefined;
@@ -218,7 +217,6 @@ function strategyFor(spec: AcquireSpec, acquisition: Acquisition): Strategy {
   if (mode === undefined) return new Queued(spec, acquisition);
   const groups = groupsOf(scope, store);
   if (mode.kind === 'exclusive') groups.get(keys as string)?.writerWaits();
-  const terms = memberTerms(spec);
-  if (terms === undefined) return new EntryPolling(spec, acquisition);
-  return new GroupPosition(groupFor(groups, terms, store), acquisition);
+  if (!isGrouped(spec)) return new EntryPolling(spec, acquisition);
+  return new GroupPosition(groupFor(groups, termsOf(spec), store), acquisition);
 }

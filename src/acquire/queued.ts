@@ -8,7 +8,7 @@ import type { Effort, Position, Waiter } from '../queue/queue';
 import type { Queues } from '../queue/queues';
 import type { AcquireReply } from '../store/contract';
 import { Polling, type PollingCaller } from './polling';
-import { queuesFor } from './spec';
+import { queuesFor, termsOf } from './spec';
 
 /** The callers that make their first attempt, by key. Further callers of the key follow them. */
 const attemptedIn = perObject((_queues: Queues) => new Map<string, Queued>());
@@ -91,8 +91,6 @@ export class Queued extends Polling<PollingCaller & Waiter> {
     // Wake-ups are open, so Redis answers: an earlier failure is no longer why the caller waits.
     this.caller.troubled(undefined); // H72h
     this.wasQueued = true;
-    const { keys, settings } = this.spec;
-    const { lifetimeMs, fencing, owner } = settings;
-    this.#position = queues.queue({ key: keys as string, lifetimeMs: lifetimeMs!, fencing, owner }).join(this.caller);
+    this.#position = queues.queue(termsOf(this.spec)).join(this.caller);
   }
 }

@@ -1,11 +1,11 @@
-// The specification of an acquisition: what is wanted, and with whom the caller may wait.
+// What is wanted of an acquisition, and with whom the caller may wait.
 
 import type { LockKind } from '../core/events';
 import type { Settings } from '../core/options';
 import type { Frame } from '../hold/async-context';
 import type { HeldLock } from '../hold/held-lock';
 import type { Awaited, Scope } from '../hold/scope';
-import type { MemberTerms } from '../queue/group';
+import type { WaitTerms } from '../queue/queue';
 import { type Queues, queuesOf } from '../queue/queues';
 import type { AcquireReply, AcquireRequest, Slot } from '../store/contract';
 import type { LateRequest } from '../store/late-request';
@@ -15,7 +15,6 @@ export interface AcquireSpec extends Awaited {
   readonly scope: Scope;
   /** Set when the mutex backs an election or a once-job. */
   readonly kind: LockKind | undefined;
-  /** Set for a job that runs once per slot. */
   readonly once?: Once | undefined;
   /** True for a single try, which resolves with null if the key is busy. */
   readonly isTry?: boolean | undefined;
@@ -25,7 +24,7 @@ export interface AcquireSpec extends Awaited {
   readonly fences?: number | undefined;
   /** Set for a change in place, which keeps the token of the held lock. That token is never released here. */
   readonly change?: Change | undefined;
-  /** The locks of the caller's context. Timers that end a wait may run in the context of another caller. A change in place has none: its own lock is not in its way. */
+  /** The locks of the caller's context: timers may run in another one. A change in place has none: its own lock is not in its way. */
   readonly calledIn?: Frame | undefined;
 }
 
@@ -37,6 +36,7 @@ export interface AcquireVariant extends Partial<Pick<AcquireSpec, 'mode' | 'kind
   readonly methods?: object | undefined;
 }
 
+/** A job that runs once per slot. */
 export interface Once {
   readonly slots: Slots;
   /** Receives the current slot, granted or not, and whether the slot's job has run. */
@@ -61,14 +61,17 @@ export function queuesFor({ keys, scope, settings, store }: AcquireSpec): Queues
   return isQueued(settings) && typeof keys === 'string' ? queuesOf(scope, store) : undefined;
 }
 
-/** The terms that callers must share to wait together; undefined: this one waits alone. */
-export function memberTerms({ keys, settings, store, mode, change }: AcquireSpec): MemberTerms | undefined {
-  if (mode === undefined || mode.kind === 'exclusive' || change !== undefined) return undefined;
-  if (!isQueued(settings) || store.kind !== 'redis') return undefined;
-  const { lifetimeMs, fencing, owner } = settings;
-  return { key: keys as string, lifetimeMs, fencing, owner, mode };
+/** True if readers and permits may be waited for in a group; a writer and a change in place wait alone. */
+export function isGrouped({ settings, store, mode, change }: AcquireSpec): boolean {
+  return mode?.kind !== 'exclusive' && change === undefined && isQueued(settings) && store.kind === 'redis';
 }
 
-function isQueued(settings: Settings): settings is Settings & { readonly lifetimeMs: number } {
-  return settings.queued && settings.lifetimeMs !== null && settings.minReplicas === 0;
+/** The terms of a wait that is queued. */
+export function termsOf({ keys, settings, mode }: AcquireSpec): WaitTerms {
+  const { lifetimeMs, fencing, owner } = settings;
+  return { key: keys as string, lifetimeMs: lifetimeMs!, fencing, owner, mode };
+}
+
+function isQueued({ queued, lifetimeMs, minReplicas }: Settings): boolean {
+  return queued && lifetimeMs !== null && minReplicas === 0;
 }

@@ -1,15 +1,15 @@
 // The validity of a held lock: how long the lock is surely ours by our own clocks. An immutable value.
 //
-// The lifetime is counted from just before the confirmed request was sent, on the monotonic and on the wall clock, less a
-// thousandth for clocks that run at different rates. The first clock that says "over" is right. An extension that was never
-// answered leaves an uncertain end: while that extension may still execute, every later end is clamped to the end it may set.
+// The lifetime counts from just before the confirmed request was sent, on the monotonic and on the wall clock, less a thousandth. The
+// first clock that says "over" is right. An extension that was never answered leaves an uncertain end: while that extension may still
+// execute, every later end is clamped to the end it may set.
 import { LockBackendError } from '../core/errors';
 import { describe, type Key } from '../core/keys';
 import type { Clock, Grant, Moment } from '../store/contract';
 
 /** The share of a lifetime that is not trusted: clocks may run at different rates. */
 const clockRateShare = 1 / 1000;
-/** Difference between two clocks read in whole milliseconds: one may call an end past this much before the other does. */
+/** The difference between two clocks that are read in whole milliseconds. */
 const clockStepMs = 2;
 
 /** The end that an extension of unknown outcome may still set, and the time until which it may execute. */
@@ -18,15 +18,15 @@ interface UncertainEnd {
   readonly mayExecuteUntilMs: number;
 }
 
-/** The time for which a lock counts as ours, counted from just before the confirmed request was sent. */
+/** The time for which a lock counts as ours, from just before the confirmed request was sent. */
 export function trustedMs(lifetimeMs: number): number {
   return lifetimeMs * (1 - clockRateShare); // B2
 }
 
-type Clocks = Pick<Clock, 'nowMs' | 'wallMs'>;
+type ClockFaces = Pick<Clock, 'nowMs' | 'wallMs'>;
 
 /** Ms since a moment, by the clock on which more of them have passed. */
-export function msSince({ monoMs, wallMs }: Moment, clocks: Clocks): number {
+export function msSince({ monoMs, wallMs }: Moment, clocks: ClockFaces): number {
   return Math.max(clocks.nowMs() - monoMs, clocks.wallMs() - wallMs);
 }
 
@@ -35,7 +35,7 @@ export function tooLate(
   key: Key,
   sent: Moment,
   lifetimeMs: number | null,
-  clocks: Clocks,
+  clocks: ClockFaces,
 ): LockBackendError | undefined {
   const tookMs = msSince(sent, clocks);
   if (lifetimeMs === null || tookMs < trustedMs(lifetimeMs)) return undefined; // H6b H63
@@ -70,7 +70,7 @@ export class Validity {
     return this.#uncertain === undefined;
   }
 
-  /** True if, at a monotonic time, no extension of unknown outcome can execute any longer. */
+  /** True if no extension of unknown outcome can execute any longer at a monotonic time. */
   isCertainBy(monoMs: number): boolean {
     return this.#uncertain === undefined || monoMs > this.#uncertain.mayExecuteUntilMs;
   }

@@ -1,17 +1,13 @@
-// Wait groups: callers of one factory, or of one lock object, that wait together for a key with several holders. A member is one holder
-// in Redis. A group fetches members for its callers, each through one entry in the Redis queue. What becomes of a member is the group's
-// policy: readers share it (readers.ts), and permits are handed off (permits.ts).
+// Wait groups: callers of one factory, or of one lock object, that wait together for a key with several holders. A group fetches members
+// (holders in Redis) for its callers, each through one entry in the Redis queue. Readers share a member (readers.ts), and permits are
+// handed off with theirs (permits.ts).
 
 import { clockOf } from '../core/clock';
 import type { LockBackendError } from '../core/errors';
 import { LinkedList } from '../core/linked-list';
 import type { Granted } from '../hold/kept-lock';
 import type { Grant, Holder, Mode, Store } from '../store/contract';
-import type { Effort, Position, QueueKey, Waiter } from './queue';
-
-export interface MemberTerms extends QueueKey {
-  readonly mode: Mode;
-}
+import type { Effort, Position, Waiter, WaitTerms } from './queue';
 
 export interface ShareWaiter extends Waiter {
   granted(grant: Granted): Holder;
@@ -53,8 +49,9 @@ export class GroupPosition implements Position {
 }
 
 export abstract class WaitGroup {
-  readonly terms: MemberTerms;
-  /** A fetch has no end of its own: it is given up when no caller needs it. */
+  readonly terms: WaitTerms;
+  readonly mode: Mode;
+  /** A fetch is given up when no caller needs it, and has no end of its own. */
   readonly leftMs = Number.POSITIVE_INFINITY;
   readonly store: Store;
   protected readonly positions = new LinkedList<GroupPosition>();
@@ -62,8 +59,9 @@ export abstract class WaitGroup {
   protected hasWaited = false;
   readonly #fetches = new Set<Fetch>();
 
-  constructor(terms: MemberTerms, store: Store) {
+  constructor(terms: WaitTerms, store: Store) {
     this.terms = terms;
+    this.mode = terms.mode!;
     this.store = store;
   }
 
@@ -93,13 +91,11 @@ export abstract class WaitGroup {
     if (this.positions.delete(position)) this.fetch();
   }
 
-  /** Receives a fetched member. */
   take(grant: Grant, { others = 0 }: { readonly others?: number }, fetch: Fetch): void {
     this.#fetches.delete(fetch);
     this.fetched(grant, others);
   }
 
-  /** Reports a failed attempt: the key is busy, or (with an error) Redis could not be reached. The fetch goes on. */
   troubled(error: LockBackendError | undefined): void {
     this.hasWaited = true;
     for (const position of this.positions) {
@@ -108,7 +104,7 @@ export abstract class WaitGroup {
     }
   }
 
-  /** Reports that a fetch failed: nothing was granted, nor will be. All that wait fail with it. */
+  /** All that wait fail with a fetch that has failed for good. */
   failed(error: unknown, fetch: Fetch): void {
     this.#fetches.delete(fetch);
     while (this.positions.size > 0) this.takeFirst().waiter.failed(error as LockBackendError);

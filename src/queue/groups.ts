@@ -2,25 +2,19 @@
 // owner, fencing, group of readers or number of permits never share a group.
 import { perScopeAndStore } from '../hold/scope';
 import type { Store } from '../store/contract';
-import type { MemberTerms, WaitGroup } from './group';
+import type { WaitGroup } from './group';
 import { Permits } from './permits';
+import { mayShare, type WaitTerms } from './queue';
 import { Readers } from './readers';
 
 export const groupsOf = perScopeAndStore(() => new Map<string, WaitGroup>());
 
 /** The group that waits on these terms. */
-export function groupFor(groups: Map<string, WaitGroup>, terms: MemberTerms, store: Store): WaitGroup {
+export function groupFor(groups: Map<string, WaitGroup>, terms: WaitTerms, store: Store): WaitGroup {
   const last = groups.get(terms.key);
-  if (last !== undefined && isSame(last.terms, terms) && last.accepts()) return last;
+  if (last !== undefined && mayShare(last.terms, terms) && last.accepts()) return last;
   last?.close();
-  const group = terms.mode.kind === 'shared' ? new Readers(terms, store) : new Permits(terms, store);
+  const group = terms.mode?.kind === 'shared' ? new Readers(terms, store) : new Permits(terms, store);
   groups.set(terms.key, group);
   return group;
-}
-
-function isSame(one: MemberTerms, other: MemberTerms): boolean {
-  const { lifetimeMs, fencing, owner, mode } = other;
-  const { kind, prefer, group, permits } = one.mode;
-  const isSameMode = kind === mode.kind && prefer === mode.prefer && group === mode.group && permits === mode.permits;
-  return isSameMode && one.lifetimeMs === lifetimeMs && one.fencing === fencing && one.owner === owner; // H84c
 }

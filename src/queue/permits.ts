@@ -1,7 +1,6 @@
 // Permits of one process. Callers that want the same number of permits on the same terms wait here, in order of arrival. The group
-// fetches members for them, and never more members than the permits allow. A released member is handed off to the next caller without
-// a command to Redis. Hand-offs of a member are limited in number (policy.ts), end a third of the lifetime after its grant, and need a
-// confirmed lease.
+// fetches no more members for them than the permits allow, and hands a released member off to the next caller without a command to Redis.
+// Hand-offs of a member are limited in number (policy.ts), end a third of the lifetime after its grant, and need a confirmed lease.
 //
 // If callers of the same lock object wait on other terms, each caller queues in Redis with its own entry, so that none is overtaken.
 import type { Member, SharingHolder } from '../hold/kept-lock';
@@ -12,21 +11,20 @@ import { handOffsAfterGrant } from './policy';
 export class Permits extends WaitGroup {
   /** The number of members that are held. */
   #held = 0;
-  /** Set when other callers wait on other terms. */
+  /** True once other callers wait on other terms: then each has an entry of its own in the Redis queue. */
   #isMixed = false;
 
   accepts(): boolean {
     return !this.#isMixed;
   }
 
-  /** Fetches one member for each waiting caller, so that each has an entry of its own in the Redis queue. */
   close(): void {
     this.#isMixed = true;
     this.fetch();
   }
 
   protected get wanted(): number {
-    const { total, permits } = this.terms.mode;
+    const { total, permits } = this.mode;
     const room = this.#isMixed ? Number.POSITIVE_INFINITY : Math.floor(total / permits) - this.#held;
     return Math.min(this.positions.size, room);
   }
@@ -36,7 +34,6 @@ export class Permits extends WaitGroup {
     this.#give(grant, new PermitsMember(grant, this, handOffsAfterGrant(others)));
   }
 
-  /** Hands a released member off to the next caller, if it may have it. */
   handOff(held: SharingHolder, member: PermitsMember): boolean {
     const sent = held.confirmed();
     const mayGo = sent !== undefined && member.handOffsLeft > 0 && this.nowMs() < member.untilMs;
@@ -47,7 +44,6 @@ export class Permits extends WaitGroup {
     return true;
   }
 
-  /** Reports that a member is no longer held. */
   ended(): void {
     this.#held -= 1;
     this.fetch();

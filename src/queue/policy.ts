@@ -1,5 +1,4 @@
-// The numbers by which callers of one process wait together: how often they hand a lock off among themselves, how long readers join
-// each other, and when a queue requests again without a wake-up.
+// How often callers of one process hand a lock off among themselves, how long readers join each other, and when a queue requests again.
 import type { AcquireReply } from '../store/contract';
 import { pollEveryMs } from '../store/protocol';
 
@@ -9,9 +8,8 @@ export const handOffsAlone = 64; // S15
 /** The maximum of fences that a grant reserves: one for its first holder, and one for each hand-off. */
 export const fencesInBlock = handOffsAlone + 1;
 /**
- * The fences that a grant reserves if the lock was handed off fewer than eight times after the previous grant. Unused reservations
- * push the server's fence counter ahead of its clock: with 65 fences for each grant, that happens at 15,000 grants per second. With 9
- * fences for each grant, no server makes enough grants per second for that.
+ * The fences that a grant reserves if the previous grant was handed off fewer than eight times. Unused ones push the server's fence counter
+ * ahead of its clock: with 65 for each grant from 15,000 grants per second on, with 9 at no rate that a server reaches.
  */
 export const fencesAtFirst = handOffsAmongOthers + 1;
 
@@ -22,7 +20,7 @@ export function handOffsAfterGrant(others: number, fences = fencesInBlock): numb
 
 /**
  * The window in which readers join, from the arrival of the first reader and again from the grant; at most a third of the lifetime.
- * Before the first reply, readers join after the window too, because nothing says yet that the key is busy.
+ * Until a reply says that the key is busy, readers join after the window too.
  */
 export const windowMs = 2;
 /** The window after a grant that readers had to wait for: the turn of the readers between two writers. */
@@ -39,9 +37,8 @@ export interface Pace {
 }
 
 /**
- * The pause after a reply that the lock is busy. A wake-up may be lost and a holder may die, so the first entry in the Redis queue
- * requests when the holder's lease ends. The entries behind it request a little later, each at a different moment. The request that
- * was answered took `tookMs`.
+ * The pause after a reply that the lock is busy, to a request that took `tookMs`. A wake-up may be lost and a holder may die, so the
+ * first entry in the Redis queue requests when the holder's lease ends, and the entries behind it a little later, each at its own moment.
  */
 export function pauseWhileBusy({ leftMs, position }: Busy, tookMs: number, retryTimeoutMs: number, pace: Pace): number {
   // The holder's remaining time may have passed before its reply arrived.
@@ -54,10 +51,7 @@ export function pauseWhileBusy({ leftMs, position }: Busy, tookMs: number, retry
   return Math.min(leftMs < 0 ? everyMs : leftMs + 1 + before, everyMs);
 }
 
-/**
- * The pause after a grant to a caller of the same queue, while others wait. That caller may never release, and a long wait needs a
- * position in the Redis queue.
- */
+/** The pause after a grant while others of the queue wait: the holder may never release, and a long wait needs an entry in Redis. */
 export function pauseWhileHeld(leftMs: number, pace: Pace): number {
   return Math.min(Math.max(leftMs, 0) + 1, Math.max(pollEveryMs(0), pace.minPollMs));
 }

@@ -1,20 +1,19 @@
 // Waiting in a queue. All callers of one process that want the same key with the same lifetime, fencing and owner wait in one local
-// queue, and the process waits in the Redis queue with one entry. The lock reaches the local queue in three ways:
+// queue, which has one entry in the Redis queue. The lock reaches the local queue in three ways:
 //
-// - The reply to its own request. Repeating a request is always safe, because the entry keeps its token and its first ticket: if a
-//   request or reply was lost, the next request finds the same entry, or the lock that the token was granted meanwhile.
-// - A message that the entry was granted. The message counts if it carries the nonce of the last answered request: then the grant
-//   is younger than that request. Such a grant is provisional until its holder confirms it.
-// - A hand-off from the previous holder in the same local queue. A hand-off sends no command to Redis. Hand-offs are limited in
-//   number, and are allowed only while Redis's last confirmation is young.
+// - The reply to its own request. Repeating a request is always safe, because the entry keeps its token and its first ticket: the next
+//   request finds the same entry, or the lock that the token was granted meanwhile.
+// - A message that the entry was granted. It counts if it carries the nonce of the last answered request: then the grant is younger
+//   than that request. Such a grant is provisional until its holder confirms it.
+// - A hand-off from the previous holder in the same local queue, without a command to Redis. Hand-offs are limited in number, and
+//   are allowed only while Redis's last confirmation is young.
 //
-// Wake-ups may be lost and earlier holders may have died, so a queue with waiters always has something that makes it request again.
-// Three fields hold its state: `#isRequesting` (a request is in flight), `#timer` (the next request is scheduled) and `#holder` (a
-// caller of this queue holds the lock). While there are waiters, at least one of the three is set.
+// Wake-ups may be lost and holders may die. So while there are waiters, at least one of three fields is set: `#isRequesting` (a
+// request is in flight), `#timer` (the next request is scheduled) or `#holder` (a caller of this queue holds the lock).
 import type { LockBackendError } from '../core/errors';
 import { type Linked, LinkedList } from '../core/linked-list';
 import { msSince, tooLate } from '../hold/validity';
-import type { AcquireReply, Clock, Grant, GrantSource, Holder, Moment, ReleaseReply } from '../store/contract';
+import type { AcquireReply, Clock, Grant, GrantSource, Holder, Mode, Moment, ReleaseReply } from '../store/contract';
 import { LateRequest } from '../store/late-request';
 import { limits } from '../store/protocol';
 import {
@@ -27,12 +26,22 @@ import {
   pauseWhileHeld,
 } from './policy';
 
-/** The settings that all waiters of one queue share. */
-export interface QueueKey {
+/** The terms that all waiters of one queue, or of one wait group, share. */
+export interface WaitTerms {
   readonly key: string;
   readonly lifetimeMs: number;
   readonly fencing: boolean;
   readonly owner: string | undefined;
+  /** The mode of a wait group; absent for a mutex. */
+  readonly mode?: Mode | undefined;
+}
+
+/** True if callers on these terms for one key may wait together. */
+export function mayShare(one: WaitTerms, { lifetimeMs, fencing, owner, mode }: WaitTerms): boolean {
+  const { kind, prefer, group, permits } = one.mode ?? {};
+  const isSameMode =
+    kind === mode?.kind && prefer === mode?.prefer && group === mode?.group && permits === mode?.permits;
+  return isSameMode && one.lifetimeMs === lifetimeMs && one.fencing === fencing && one.owner === owner; // H75d H84c
 }
 
 export interface Waiter {
@@ -61,16 +70,16 @@ export interface Effort {
 export class OwnEntry {
   readonly token: string;
   readonly id: string;
-  /** The nonce of the last request. Each request gets a new nonce, so that a message about an earlier grant of this token is ignored. */
+  /** Each request gets a new nonce, so that a message about an earlier grant of this token is ignored. */
   nonce = '';
-  /** A moment just before the last request was sent; undefined if that request was not answered. */
+  /** A moment just before the last request was sent, once it was answered. */
   answered: Moment | undefined;
   ticket = 0;
   /** The time by the port's clock at which its first request was sent. */
   sinceMs = 0;
   /** A request of this entry whose outcome is unknown. */
   late: LateRequest | undefined;
-  /** The number of fences that its grant reserves, the same in all its requests; 0 if no request was ever sent for the entry. */
+  /** The number of fences that its grant reserves, the same in all its requests; 0 before the first request. */
   fences = 0;
 
   constructor(token: string, id: string) {
@@ -89,8 +98,9 @@ export interface WakeUp {
 /** The time that must be left of a grant by message for its confirmation; half of the grant if it is shorter than twice that. */
 const confirmationMs = 500;
 
-/** The clocks, timers and commands that a queue uses. Replies never arrive within the call that requested them. */
-export interface QueuePort extends Pace, Pick<Clock, 'nowMs' | 'wallMs'> {
+/** Everything that a queue uses. Replies never arrive within the call that requested them. */
+export interface QueuePort extends Pace {
+  readonly clock: Pick<Clock, 'nowMs' | 'wallMs'>;
   setTimer(work: () => void, ms: number): unknown;
   clearTimer(timer: unknown): void;
   newEntry(owner: string | undefined): OwnEntry;
@@ -106,7 +116,7 @@ export interface QueuePort extends Pace, Pick<Clock, 'nowMs' | 'wallMs'> {
     waiter: Waiter,
     answer: ReplyCallbacks<[ReleaseReply, AcquireReply]>,
   ): void;
-  /** Reports that the entry was granted: its token is now held. */
+  /** Reports that the entry's token is now held. */
   granted(entry: OwnEntry): void;
   /** Removes the entry from the Redis queue and releases its lock, in the background. */
   abandon(queue: Queue, entry: OwnEntry, commandTimeoutMs: number): void;
@@ -120,12 +130,12 @@ export interface ReplyCallbacks<T> {
 }
 
 export class Queue implements GrantSource {
-  readonly key: QueueKey;
+  readonly key: WaitTerms;
   readonly #port: QueuePort;
   readonly #positions = new LinkedList<Position>();
   #entry: OwnEntry;
   #isRequesting = false;
-  /** A wake-up that arrived while a request was in flight. Redis may have answered that request before the wake-up. */
+  /** A wake-up that arrived while a request was in flight, and that may be the later of the two. */
   #wakeUp: WakeUp | undefined;
   #timer: unknown;
   #holder: Holder | undefined;
@@ -134,14 +144,13 @@ export class Queue implements GrantSource {
   #handOffs = 0;
   /** Set while the waiters know that Redis cannot be reached. */
   #isTroubled = false;
-  /** The command timeout of the last request. */
+  /** The command timeout of the last request, and its time by the port's clock. */
   #commandTimeoutMs = 0;
-  /** The time of the last request by the port's clock. */
   #requestedMs = 0;
-  /** One function for all requests of the queue: with thousands of queues at rest, the garbage collector would move as many closures. */
+  /** One function for all requests: with thousands of queues at rest, the garbage collector would move as many closures. */
   readonly #onTimer = (): void => this.#request(); // H28
 
-  constructor(key: QueueKey, port: QueuePort) {
+  constructor(key: WaitTerms, port: QueuePort) {
     this.key = key;
     this.#port = port;
     this.#entry = port.newEntry(key.owner);
@@ -158,14 +167,14 @@ export class Queue implements GrantSource {
     return position;
   }
 
-  /** Removes a waiter, which is then never called again. Abandons the entry when the last waiter leaves. */
+  /** Removes a waiter, which is then never called again. The last one abandons the entry. */
   leave(position: Position): void {
     if (!this.#positions.delete(position) || this.#positions.size > 0) return;
     this.#abandonEntry(position.waiter.commandTimeoutMs); // H29c
     if (this.#holder === undefined) this.#port.empty(this);
   }
 
-  /** Handles a message that the entry was granted or should request. Returns false if the id is not that of the current entry. */
+  /** Handles a message that the entry was granted or should request. False if the id is not that of the current entry. */
   wake(id: string, wakeUp: WakeUp = { nonce: undefined, fence: undefined }): boolean {
     if (id !== this.#entry.id) return false;
     // H27c
@@ -198,7 +207,7 @@ export class Queue implements GrantSource {
     const sent = held.confirmed();
     const next = this.#positions.first;
     if (next === undefined || sent === undefined || this.#handOffsLeft === 0) return false; // H30
-    if (this.#port.nowMs() - sent.monoMs >= this.key.lifetimeMs / 3) return false;
+    if (this.#port.clock.nowMs() - sent.monoMs >= this.key.lifetimeMs / 3) return false;
     this.#handOffsLeft -= 1; // H32d
     this.#handOffs += 1;
     this.#positions.delete(next);
@@ -246,7 +255,7 @@ export class Queue implements GrantSource {
   #begin(head: Waiter): OwnEntry {
     this.#stopTimer();
     this.#commandTimeoutMs = head.commandTimeoutMs;
-    this.#requestedMs = this.#port.nowMs();
+    this.#requestedMs = this.#port.clock.nowMs();
     this.#isRequesting = true;
     this.#wakeUp = undefined;
     this.#entry.nonce = this.#port.newNonce(); // H83b
@@ -259,7 +268,7 @@ export class Queue implements GrantSource {
   }
 
   #onReply(entry: OwnEntry, reply: AcquireReply): void {
-    if (entry !== this.#entry) return; // The entry was abandoned meanwhile, and its grant is being released.
+    if (entry !== this.#entry) return; // It was abandoned meanwhile, and its grant is being released.
     this.#isRequesting = false;
     const head = this.#positions.first;
     // The lock was handed off to the last waiter while this request was in flight.
@@ -269,19 +278,18 @@ export class Queue implements GrantSource {
     head.hasWaited = true;
     entry.answered = reply.sent;
     entry.ticket = reply.position?.ticket ?? entry.ticket;
-    const isBehindOthers = (reply.position?.before ?? 0) > 0;
-    if (isBehindOthers) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
+    if (reply.position?.before) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
     if (this.#wakeUp !== undefined) return this.#onWakeUp(this.#wakeUp);
-    const tookMs = this.#port.nowMs() - this.#requestedMs;
+    const tookMs = this.#port.clock.nowMs() - this.#requestedMs;
     this.#requestAfter(pauseWhileBusy(reply, tookMs, head.waiter.retryTimeoutMs, this.#port));
   }
 
   #onWakeUp({ nonce, fence }: WakeUp): void {
     const { answered } = this.#entry;
     if (fence === undefined || nonce !== this.#entry.nonce || answered === undefined) return this.#request(); // H83 S16
-    // The grant is younger than the answered request, so it lasts at least from there. Time must be left for the confirmation.
+    // The grant lasts at least from the answered request on. Time must be left for the confirmation.
     const provisionalMs = Math.min(this.key.lifetimeMs, limits.provisionalMs);
-    if (provisionalMs - msSince(answered, this.#port) < Math.min(provisionalMs / 2, confirmationMs))
+    if (provisionalMs - msSince(answered, this.#port.clock) < Math.min(provisionalMs / 2, confirmationMs))
       return this.#request(); // H83c
     this.#stopTimer();
     const { token, late } = this.#endEntry();
@@ -290,7 +298,7 @@ export class Queue implements GrantSource {
 
   #onGrant(entry: OwnEntry, { fence, sent, others = 0 }: AcquireReply & { granted: true }, head: Position): void {
     this.#endEntry();
-    const error = tooLate(this.key.key, sent, this.key.lifetimeMs, this.#port);
+    const error = tooLate(this.key.key, sent, this.key.lifetimeMs, this.#port.clock);
     if (error !== undefined) {
       this.#port.abandon(this, entry, head.waiter.commandTimeoutMs);
       this.#report(error);
@@ -323,9 +331,9 @@ export class Queue implements GrantSource {
     if (entry !== this.#entry) return;
     this.#isRequesting = false;
     const head = this.#positions.first;
-    if (error.unknown) entry.late = new LateRequest(this.#port.nowMs(), this.#commandTimeoutMs);
+    if (error.unknown) entry.late = new LateRequest(this.#port.clock.nowMs(), this.#commandTimeoutMs);
     if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
-    if (!error.retryable) return this.#failAll(error, head.waiter.commandTimeoutMs);
+    if (!error.retryable) return this.#failAll(error);
     this.#report(error);
     this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
   }
@@ -337,11 +345,9 @@ export class Queue implements GrantSource {
     for (const { waiter } of this.#positions) waiter.troubled(error);
   }
 
-  #failAll(error: LockBackendError, commandTimeoutMs: number): void {
+  #failAll(error: LockBackendError): void {
     const all = [...this.#positions];
-    for (const position of all) this.#positions.delete(position);
-    this.#abandonEntry(commandTimeoutMs);
-    if (this.#holder === undefined) this.#port.empty(this);
+    for (const position of all) this.leave(position);
     for (const { waiter } of all) waiter.failed(error);
   }
 
@@ -349,7 +355,7 @@ export class Queue implements GrantSource {
     this.#stopTimer();
     const entry = this.#entry;
     if (entry.fences === 0) return;
-    if (this.#isRequesting) entry.late = new LateRequest(this.#port.nowMs(), commandTimeoutMs);
+    if (this.#isRequesting) entry.late = new LateRequest(this.#port.clock.nowMs(), commandTimeoutMs);
     this.#isRequesting = false;
     this.#entry = this.#port.newEntry(this.key.owner);
     this.#port.abandon(this, entry, commandTimeoutMs);

@@ -1,5 +1,5 @@
 // The queues of one store, and the clock, timers and commands that they share. An abandoned entry is remembered until it can no
-// longer be granted. If a message reports its grant in that time, the grant is released at once.
+// longer be granted: a grant that a message reports until then is released at once.
 
 import { clockOf } from '../core/clock';
 import { noLock, warn, warningsWanted } from '../core/events';
@@ -12,6 +12,7 @@ import {
   type AcquireReply,
   type AcquireRequest,
   type Channels,
+  type Clock,
   type GrantSource,
   type Holder,
   type ReleaseReply,
@@ -20,7 +21,16 @@ import {
   unknownTicket,
 } from '../store/contract';
 import { pollEveryMs } from '../store/protocol';
-import { OwnEntry, Queue, type QueueKey, type QueuePort, type ReplyCallbacks, type Waiter, type WakeUp } from './queue';
+import {
+  mayShare,
+  OwnEntry,
+  Queue,
+  type QueuePort,
+  type ReplyCallbacks,
+  type Waiter,
+  type WaitTerms,
+  type WakeUp,
+} from './queue';
 import { WakeUps } from './wake-ups';
 
 /** The maximum of requests per second by all queues of a process at rest, as long as each pauses for at most `maxPollMs`. */
@@ -32,7 +42,7 @@ const maxRequestsPerSecond = 1250;
 const maxPollMs = 8000;
 
 const queuesOfStore = perObject((store: Store) => new Queues(store, store.channels!)); // H75c
-/** Stores for which the warning about missing wake-ups was emitted. */
+/** The stores without wake-ups that were warned of. */
 const warned = new WeakSet<Store>();
 
 /** The queues of a store, joined by the scope. Undefined for a store without wake-ups: its waiters poll. */
@@ -52,7 +62,7 @@ export function queuesOf(scope: Scope, store: Store): Queues | undefined {
 
 export class Queues implements QueuePort {
   readonly wakeUps: WakeUps;
-  /** The source of grants for keys with several holders. A release wakes the waiters of this process that may be next, in the same command. */
+  /** The source of grants for keys with several holders. A release wakes the waiters of this process that may be next. */
   readonly shared: GrantSource = {
     release: (held) => {
       const request = held.releaseRequest();
@@ -63,6 +73,7 @@ export class Queues implements QueuePort {
     },
     lost() {},
   };
+  readonly clock: Clock;
   readonly random = Math.random;
   readonly newNonce = newNonce;
   readonly clearTimer = clearAlarm as (timer: unknown) => void;
@@ -76,6 +87,7 @@ export class Queues implements QueuePort {
 
   constructor(store: Store, channels: Channels) {
     this.#store = store;
+    this.clock = clockOf(store);
     this.wakeUps = new WakeUps(channels, {
       wake: (id, key, wakeUp) => this.#wake(id, key, wakeUp),
       freed: (key, hash) => loseFreed(store, key, hash),
@@ -85,9 +97,9 @@ export class Queues implements QueuePort {
     });
   }
 
-  queue(key: QueueKey): Queue {
+  queue(key: WaitTerms): Queue {
     const others = this.#queues.get(key.key) ?? [];
-    const same = others.find((each) => isSame(each.key, key));
+    const same = others.find((each) => mayShare(each.key, key));
     if (same !== undefined) return same;
     const queue = new Queue(key, this);
     this.#queues.set(key.key, [...others, queue]);
@@ -101,17 +113,9 @@ export class Queues implements QueuePort {
     else this.#queues.delete(key);
   }
 
-  nowMs(): number {
-    return clockOf(this.#store).nowMs();
-  }
-
-  wallMs(): number {
-    return clockOf(this.#store).wallMs();
-  }
-
   /** Requests that are not due soon are made up to 50 ms early, so that those of thousands of queues leave in full batches. */
   setTimer(work: () => void, ms: number): Alarm {
-    return clockOf(this.#store).timers.set(work, ms, ms < 250 ? 0 : 50);
+    return this.clock.timers.set(work, ms, ms < 250 ? 0 : 50);
   }
 
   get minPollMs(): number {
@@ -182,8 +186,4 @@ export class Queues implements QueuePort {
     const request = this.#abandoned.get(id);
     if (request !== undefined) this.#store.release(request).catch(() => {}); // H83g
   }
-}
-
-function isSame(one: QueueKey, { lifetimeMs, fencing, owner }: QueueKey): boolean {
-  return one.lifetimeMs === lifetimeMs && one.fencing === fencing && one.owner === owner; // H75d
 }

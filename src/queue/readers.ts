@@ -1,10 +1,9 @@
-// Readers of one process that share a member. The first reader fetches the member with one entry in the Redis queue, and Redis sees
-// one holder. Readers that come within the window (policy.ts) join the member, before its grant or after. The last reader to leave
-// releases it. The member ends one lifetime after its last extension, and each extension counts for all its readers. A reader that
-// needs another lifetime, or upgrades, gets a member of its own first.
+// Readers of one process that share a member: Redis sees one holder. Readers that come within the window (policy.ts) join the member,
+// before its grant or after. The last reader to leave releases it. The member ends one lifetime after its last extension, which counts
+// for all its readers. A reader that needs another lifetime, or upgrades, gets a member of its own first.
 //
-// Invariant: no reader joins a member that is being released, that was lost, or whose window has closed. Each reader has a validity of
-// its own, which never ends later than what Redis confirmed for the member.
+// Invariant: no reader joins a member that is being released, that was lost, or whose window has closed. Each reader has its own
+// validity, which never ends later than what Redis confirmed for the member.
 import type { LossReason } from '../core/errors';
 import { newToken } from '../core/token';
 import type { Member, SharingHolder } from '../hold/kept-lock';
@@ -15,7 +14,6 @@ import { type GroupPosition, WaitGroup } from './group';
 import { maxJoins, turnMs, windowMs } from './policy';
 
 export class Readers extends WaitGroup implements Member {
-  /** Token and fence of the member, once it is granted. */
   token = '';
   fence = 0;
   readonly #holders = new Set<SharingHolder>();
@@ -26,7 +24,7 @@ export class Readers extends WaitGroup implements Member {
   #closesMs = this.#windowEndMs(windowMs);
   #joinsLeft = maxJoins;
   #isClosed = false;
-  /** The extension that has not been sent yet, if there is one. */
+  /** An extension that has not been sent yet. */
   #extension: Promise<ExtendReply> | undefined;
 
   accepts(): boolean {
@@ -43,12 +41,9 @@ export class Readers extends WaitGroup implements Member {
     else this.#give(position, this.#sent);
   }
 
-  /**
-   * Closes the group for a writer of this process, unless its readers prefer readers. Among the waiters of all processes, `bandOf` in
-   * scripts/waiters.lua says which is first.
-   */
+  /** Among the waiters of all processes, `bandOf` in scripts/waiters.lua says which is first. */
   override writerWaits(): void {
-    if (this.terms.mode.prefer !== 'reader') this.close();
+    if (this.mode.prefer !== 'reader') this.close();
   }
 
   /** Ends the joins, unless the readers had to wait for the member: its window is their turn, also if a writer of another process waits. */
@@ -81,7 +76,6 @@ export class Readers extends WaitGroup implements Member {
     return this.nowMs() + Math.min(forMs, this.terms.lifetimeMs / 3);
   }
 
-  /** Gives the member to another reader, with a token of its own. */
   #give({ waiter }: GroupPosition, sent: Moment): void {
     const token = this.#holders.size === 0 ? this.token : newToken(this.terms.owner); // H41b
     const grant = { token, fence: this.fence, sent, member: this }; // H84d
@@ -101,7 +95,7 @@ export class Readers extends WaitGroup implements Member {
     this.#isClosed ||= this.#holders.size === 0; // H84f
   }
 
-  /** Extends the member. All readers that call this before the request is sent share one extension. */
+  /** All readers that call this before the request is sent share one extension. */
   extend({ commandTimeoutMs }: ExtendRequest): Promise<ExtendReply> {
     if (this.#extension === undefined) {
       const extension = this.#extend(commandTimeoutMs).finally(() => {
@@ -138,7 +132,8 @@ export class Readers extends WaitGroup implements Member {
 
   /** Acquires a member for a parting reader. Redis admits it beside this member, even while others wait. */
   async #admit(held: SharingHolder): Promise<void> {
-    const { key, lifetimeMs, fencing, owner, mode } = this.terms;
+    const { mode, terms } = this;
+    const { key, lifetimeMs, fencing, owner } = terms;
     // The readers that stay keep the token of this member. A token that was abandoned is never used again.
     const token = this.#spent.has(held.token) ? newToken(owner) : held.token;
     this.#spent.add(token);
@@ -169,6 +164,6 @@ export class Readers extends WaitGroup implements Member {
   }
 
   get #held(): HeldMode {
-    return { mode: this.terms.mode, fence: this.fence };
+    return { mode: this.mode, fence: this.fence };
   }
 }

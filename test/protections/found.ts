@@ -57,7 +57,7 @@ export const found: readonly Protection[] = [
   {
     hazard: 'H75',
     without: 'a queue has callers of every owner',
-    changes: [operand('H75d', 3, true)],
+    changes: [operand('H75d', 4, true)],
     test: 'embedded/many-stores.test.ts',
   },
   {

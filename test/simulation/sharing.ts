@@ -5,9 +5,10 @@
  */
 import type { Granted, Member, SharingHolder } from '../../src/hold/kept-lock';
 import { trustedMs } from '../../src/hold/validity';
-import { type Fetch, GroupPosition, type MemberTerms, type ShareWaiter, type WaitGroup } from '../../src/queue/group';
+import { type Fetch, GroupPosition, type ShareWaiter, type WaitGroup } from '../../src/queue/group';
 import { groupFor } from '../../src/queue/groups';
 import { fencesInBlock } from '../../src/queue/policy';
+import type { WaitTerms } from '../../src/queue/queue';
 import { Readers } from '../../src/queue/readers';
 import type {
   AcquireReply,
@@ -269,7 +270,7 @@ class User implements ShareWaiter {
       }
       // Some want another lifetime, and share with none of the others.
       const lifetimeMs = world.rules.lifetimeMs * (world.random() < 0.9 ? 1 : 2);
-      const terms: MemberTerms = {
+      const terms: WaitTerms = {
         key,
         lifetimeMs: world.rules.lifetimeMs,
         fencing: true,

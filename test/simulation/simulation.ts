@@ -304,6 +304,7 @@ export class Simulation {
 
 /** A process: its own queues, its own connection. */
 class Process implements QueuePort {
+  readonly clock = this;
   readonly channel: string;
   dead = false;
   pausedUntilMs = 0;
