@@ -1,5 +1,5 @@
-// Adopting a lock that another process detached: same token, same fence, a lifetime from now. In between, Redis keeps the lock
-// and no process holds it. One extension decides, which only the token of the holder can make.
+// Adopting a lock that another process detached: same token, same fence, a lifetime from now. One extension decides, which only the
+// token of the holder can make.
 //
 // Invariant: adopting never shortens the lifetime in Redis, so that a second adoption takes nothing from the first adopter.
 
@@ -42,7 +42,6 @@ async function extendOnce(spec: AcquireSpec, token: string): Promise<Moment | nu
   const { key, keys, settings, store } = spec;
   const { lifetimeMs, commandTimeoutMs } = settings;
   checkWanted(spec);
-  // After this the caller no longer waits.
   const validUntilMs = clockOf(store).nowMs() + commandTimeoutMs;
   const request = { keys, token, lifetimeMs, exact: false, validUntilMs, commandTimeoutMs };
   const begin = (): boolean => refusalOf(spec) === undefined;

@@ -32,7 +32,7 @@ export class Attempts {
   count = 0;
   /** An attempt with this token whose outcome is unknown. */
   late: LateRequest | undefined;
-  /** The ticket of the token's queue entry; 0: never queued; -1: perhaps queued, because no answer came. */
+  /** The ticket of the token's queue entry; 0: never queued; `unknownTicket`: perhaps queued, because no answer came. */
   ticket = 0;
   readonly #spec: AcquireSpec;
   readonly #caller: Attempting;
@@ -55,12 +55,7 @@ export class Attempts {
     return this.#pause !== undefined;
   }
 
-  /**
-   * Makes one attempt; the caller hears of the reply.
-   *
-   * @param queueAs The queue entry of this caller if the key is busy. Not for a mutex.
-   * @param pauseMs The pause of a polling caller if the key is busy, for a queue on the same key.
-   */
+  /** Makes one attempt. If the key is busy, queues the entry `queueAs` (not for a mutex), or tells a queue on the key the caller's pause. */
   make(queueAs: QueueEntry | undefined, pauseMs: number | undefined): void {
     try {
       this.#make(queueAs, pauseMs);
@@ -74,7 +69,7 @@ export class Attempts {
     this.count += 1;
     if (store.isQuorum) this.#request = undefined; // H2 H62f
     this.#request ??= this.#newRequest();
-    if (queueAs !== undefined) this.ticket ||= -1;
+    if (queueAs !== undefined) this.ticket ||= unknownTicket;
     const { token } = this.#request;
     const isPlain = queueAs === undefined && pauseMs === undefined;
     const request = isPlain ? this.#request : { ...this.#request, queueAs: queueAs && this.#asSame(queueAs), pauseMs };
@@ -98,7 +93,6 @@ export class Attempts {
     return this.#plannedPauseMs;
   }
 
-  /** Calls `attempt` after a pause. */
   pause(pauseMs: number, attempt: () => void): void {
     this.#plannedPauseMs = undefined;
     this.#pause = clockOf(this.#spec.store).timers.set(() => {
@@ -172,7 +166,7 @@ export class Attempts {
     this.#spec.store.release(this.#releaseRequest(token)).catch(() => {}); // H20c H36d
   }
 
-  /** Handles an attempt without a reply. After an exception in the attempt or in its caller's handler, too, it may have been granted. */
+  /** After an exception in the attempt or in its caller's handler, too, the attempt may have been granted. */
   #onFailure(error: unknown, isUnknown = error instanceof LockBackendError && error.unknown): void {
     this.#isUnderWay = false;
     if (this.#caller.isSettled) return;

@@ -1,33 +1,26 @@
 // The strategy for a key with several holders. Each caller has its own entry in the Redis queue, with the mode and the number of permits
-// that decide its grant. Redis grants nothing to an entry: it wakes a caller that can be admitted, and the caller's next attempt is
-// granted. So a lost wake-up costs only a delay: a caller that is not woken polls, less often the further back it is.
+// that decide its grant. Redis wakes a caller that can be admitted, and the caller's next attempt is granted. So a lost wake-up costs
+// only a delay: a caller that is not woken polls, less often the further back it is.
 //
-// A caller that cannot be woken is queued too. Its entry says how long the caller will be silent, and expires after that time. A change
-// in place waits like this with the token of the held lock.
-import type { HeldLock } from '../hold/held-lock';
+// A caller that cannot be woken is queued too: its entry expires after the time for which the caller says that it will be silent. A
+// change in place waits like this with the token of the held lock.
 import type { Effort } from '../queue/queue';
 import type { Queues } from '../queue/queues';
 import type { WakeUpSubscription } from '../queue/wake-ups';
 import { type AcquireReply, noChannel, type QueueEntry } from '../store/contract';
 import { pollEveryMs } from '../store/protocol';
-import { type BusyReply, Polling, type PollingCaller } from './polling';
+import { type BusyReply, Polling } from './polling';
 
 /** The lateness that a polling caller is allowed, beside a second pause, before its entry expires. */
 const latenessMs = 100;
 
-interface EntryCaller extends PollingCaller {
-  /** Receives the held lock after a change in place. */
-  succeed?(held: HeldLock): void;
-}
-
-export class EntryPolling extends Polling<EntryCaller> {
+export class EntryPolling extends Polling {
   #subscription: WakeUpSubscription | undefined;
   /** Set when the key was busy while the caller was subscribed. */
   #hasWaited = false;
   /** Set when a wake-up came while an attempt was in flight. Redis may have answered that attempt before the wake-up. */
   #wasWoken = false;
-  #before = 0;
-  #leftMs = 0;
+  #busy: BusyReply | undefined;
 
   override get count(): number {
     return this.wasQueued ? 0 : super.count;
@@ -53,8 +46,7 @@ export class EntryPolling extends Polling<EntryCaller> {
     const { change } = this.spec;
     if (change !== undefined && reply.impossible !== undefined) return this.fail(change.refused(reply.impossible));
     this.#hasWaited ||= this.wasQueued;
-    this.#leftMs = reply.leftMs;
-    this.#before = reply.position?.before ?? 0;
+    this.#busy = reply;
     this.next(undefined);
   }
 
@@ -63,7 +55,7 @@ export class EntryPolling extends Polling<EntryCaller> {
     this.attempts.make(this.isLast ? undefined : this.#entry(), undefined);
   }
 
-  /** The entry that queues the caller if its attempt finds the key busy; undefined if the caller would not receive a wake-up yet. */
+  /** The entry of the caller if its attempt finds the key busy; undefined if the caller would not receive a wake-up yet. */
   #entry(): QueueEntry | undefined {
     const { ticket } = this.attempts;
     if (this.#subscription !== undefined)
@@ -97,8 +89,10 @@ export class EntryPolling extends Polling<EntryCaller> {
   protected override pauseWhileBusyMs(): number | undefined {
     if (!this.wasQueued) return undefined;
     if (this.#wasWoken) return 0;
-    const everyMs = pollEveryMs(this.#before) * (0.8 + 0.2 * Math.random());
-    const freeMs = this.#leftMs > 0 ? Math.min(this.#leftMs + 1 + this.#before, everyMs) : everyMs;
+    const { leftMs, position } = this.#busy!;
+    const before = position?.before ?? 0;
+    const everyMs = pollEveryMs(before) * (0.8 + 0.2 * Math.random());
+    const freeMs = leftMs > 0 ? Math.min(leftMs + 1 + before, everyMs) : everyMs;
     return Math.max(freeMs, this.spec.settings.retryTimeoutMs, 1);
   }
 

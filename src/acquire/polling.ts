@@ -5,6 +5,7 @@ import { clockOf } from '../core/clock';
 import { LockBackendError } from '../core/errors';
 import { lockEvent, warn } from '../core/events';
 import { describe } from '../core/keys';
+import type { HeldLock } from '../hold/held-lock';
 import { tooLate } from '../hold/validity';
 import type { Fetch } from '../queue/group';
 import type { Effort } from '../queue/queue';
@@ -22,7 +23,9 @@ export interface PollingCaller {
   /** Ms until the end of the wait. */
   readonly leftMs: number;
   take(grant: Grant, reply: GrantReply, by: Fetch): void;
-  /** Reports an attempt without a grant: the key is busy, or (with an error) Redis could not be reached. The wait goes on. */
+  /** Receives the held lock after a change in place. */
+  succeed?(held: HeldLock): void;
+  /** Reports an attempt in vain: the key is busy, or (with an error) Redis could not be reached. The wait goes on. */
   troubled(error: LockBackendError | undefined): void;
   /** Reports the end of the wait. Nothing is held, and nothing is left behind. */
   failed(error: unknown, by: Fetch): void;
@@ -35,7 +38,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   protected readonly spec: AcquireSpec;
   protected readonly attempts: Attempts;
   protected readonly caller: Caller;
-  /** True once wake-ups could not be opened in time: the caller polls until they are open. */
+  /** True once wake-ups could not be opened in time. */
   #isDeaf = false;
   #stopOpening: (() => void) | undefined;
 
@@ -57,7 +60,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     return { attempts: this.attempts.count, queued: false };
   }
 
-  /** True in a pause, which ends no later than the wait, and which the last attempt follows. */
+  /** True in a pause, which ends no later than the wait. The last attempt follows it. */
   get isPausing(): boolean {
     return this.attempts.isPausing;
   }
@@ -70,12 +73,12 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     else this.beginAlone(queues);
   }
 
-  /** Begins where no other caller is known to wait. */
+  /** Begins if no other caller is known to wait. */
   protected beginAlone(_queues: Queues | undefined): void {
     this.attempt();
   }
 
-  /** Ends the wait. An attempt under way is abandoned, so that a late grant is released. */
+  /** An attempt under way is abandoned, so that a late grant is released. */
   giveUp(): void {
     this.#end();
   }
@@ -120,7 +123,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     return timeoutMs === 0 || this.attempts.count >= maxRetries || this.caller.leftMs <= 0;
   }
 
-  /** Goes on after an attempt without a grant: is queued, or pauses. Fails if `maxRetries` or `timeout` is used up. */
+  /** Goes on after an attempt in vain: is queued, or pauses. Fails if `maxRetries` or `timeout` is used up. */
   protected next(failure: LockBackendError | undefined): void {
     const { maxRetries, timeoutMs } = this.spec.settings;
     const { count } = this.attempts;
@@ -139,7 +142,6 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     return undefined;
   }
 
-  /** Reports the end of the wait to the caller. */
   protected fail(error: unknown): void {
     this.#end();
     this.caller.failed(error, this);
@@ -163,7 +165,8 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     const enqueue = (): void => this.enqueue(queues);
     const poll = (error: unknown): void => {
       this.#isDeaf = true;
-      warnOfPolling(this.spec, error);
+      const message = `${describe(this.spec.key)} is polled for: no message can be heard`;
+      warn({ ...lockEvent(this.spec), code: 'no-wake-ups', message, error });
       if (this.attempts.count === 0) this.attempt();
       else this.#pauseAndAttempt();
     };
@@ -173,9 +176,4 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   #pauseAndAttempt(wantedMs = this.attempts.nextPauseMs()): void {
     this.attempts.pause(Math.max(Math.min(wantedMs, this.caller.leftMs), 0), () => this.attempt());
   }
-}
-
-function warnOfPolling(spec: AcquireSpec, error: unknown): void {
-  const message = `${describe(spec.key)} is polled for: no message can be heard`;
-  warn({ ...lockEvent(spec), code: 'no-wake-ups', message, error });
 }

@@ -2,9 +2,7 @@
 //
 // `run` and its like remember their lock for all code that their function starts, so that a function that waits for its own lock
 // is found out. A Lock object remembers each `lock()` for the context that called it, up to its `unlock()`, and so tells its callers
-// apart (lock.ts).
-//
-// Costs nothing while nothing is remembered: the storage that follows promises is switched off with the last lock.
+// apart (lock.ts). The storage that follows promises is switched off with the last lock.
 import type { Key } from '../core/keys';
 import { AsyncLocalStorage } from '../core/runtime';
 import type { Store } from '../store/contract';
@@ -29,7 +27,7 @@ const storage = new AsyncLocalStorage<Frame>();
 /** The number of functions that run under a lock, and of taken locks. */
 let remembered = 0;
 
-/** The locks of the running code's context; undefined if there are none. */
+/** The locks of the running code's context. */
 export function present(): Frame | undefined {
   return remembered > 0 ? storage.getStore() : undefined;
 }
@@ -37,17 +35,13 @@ export function present(): Frame | undefined {
 function forgetOne(): void {
   remembered -= 1;
   if (remembered > 0) return;
-  // A host that cannot stop following promises (Cloudflare Workers throws) goes on.
   // H90b
   try {
     storage.disable();
-  } catch {}
+  } catch {} // a host that cannot (Cloudflare Workers) goes on following promises
 }
 
-/**
- * Runs `fn` as code that `held` encloses; with `taken`, as code that took it, too. Ends after the functions that joined: the caller
- * releases the lock then.
- */
+/** Runs `fn` as code that `held` encloses; with `taken`, as code that took it, too. Ends after the functions that joined. */
 export async function runWithin<T>(held: HeldLock, fn: () => T | PromiseLike<T>, taken?: TakenLock): Promise<T> {
   const frame: Frame = { held, taken, outer: present() };
   remembered += 1;
@@ -61,7 +55,7 @@ export async function runWithin<T>(held: HeldLock, fn: () => T | PromiseLike<T>,
   }
 }
 
-/** The frame of the innermost running function that holds all of `keys` as a mutex; undefined if there is none. */
+/** The frame of the innermost running function that holds all of `keys` as a mutex. */
 export function frameToJoin(keys: Key, store: Store): Frame | undefined {
   for (let frame = present(); frame !== undefined; frame = frame.outer) {
     if (!frame.isOver && frame.held !== undefined && mayJoin(frame.held, keys, store)) return frame;
@@ -124,7 +118,7 @@ export class TakenLock {
     return later === undefined || later.isOver || later.lease === undefined ? this : later.last;
   }
 
-  /** Forgets a lock that was unlocked or never granted. */
+  /** The lock was unlocked or never granted. */
   end(): void {
     if (this.isOver) return;
     this.isOver = true;
@@ -133,7 +127,7 @@ export class TakenLock {
   }
 }
 
-/** The lock of `by` that the running code took and has not unlocked; undefined if its context has none. */
+/** The lock of `by` that the running code took and has not unlocked. */
 export function takenHere(by: object): TakenLock | undefined {
   for (let frame = present(); frame !== undefined; frame = frame.outer) {
     if (frame.taken?.by === by && !frame.taken.isOver) return frame.taken.last;

@@ -49,7 +49,7 @@ export function extendLate(held: KeptLock, lifetimeMs: number, overMs: number): 
   else held.lose(reply.outcome === 'late' ? 'expired' : reply.outcome);
 }
 
-/** Confirms a grant by message once more, for a lock that ends here and stays in Redis. No caller waits for the answer. */
+/** Confirms a grant by message for a lock that ends here and stays in Redis. No caller waits for the answer. */
 export function confirmForAdopter(held: KeptLock): void {
   const { keys, token, context, clock } = held;
   const { lifetimeMs, commandTimeoutMs } = context.settings;
@@ -58,7 +58,6 @@ export function confirmForAdopter(held: KeptLock): void {
   context.store.extend(request).catch(() => {});
 }
 
-/** Gives the lock a member of its own. */
 export async function part(held: KeptLock): Promise<void> {
   await held.member?.part(held).catch((error) => {
     throw forKey(error, held.key);

@@ -25,17 +25,16 @@ const never = Number.POSITIVE_INFINITY;
 export class Keeper {
   readonly #held: KeptLock;
   #extending: Promise<unknown> | undefined;
-  /** True if the extension in flight sets an end that was requested by hand. */
+  /** True if the latest extension sets an end that was requested by hand. */
   #isExact = false;
-  /** The lease for which the lock is renewed; undefined if it never was. */
+  /** The lease for which the lock is renewed, from the start of renewing on. */
   #lease: { deref(): object | undefined } | undefined;
   /** False before renewing begins and once it has ended. */
   #isRenewing = false;
   /** True if the last renewal got no answer. */
   #hasFailed = false;
-  /** Monotonic ms at which the next renewal or confirmation is due. */
+  /** Monotonic ms at which the next renewal or confirmation is due, and at which renewing ends (`maxHold`). */
   #dueMs = never;
-  /** Monotonic ms at which renewing ends (`maxHold`). */
   #renewUntilMs = never;
   /** True if a timer watches for the end of the validity. */
   #isWatching = false;
@@ -62,7 +61,7 @@ export class Keeper {
     return this.#isRenewing && this.#renewUntilMs === never;
   }
 
-  /** Aborts when the lock is lost. The watch for that starts when the signal is first read. */
+  /** Aborts when the lock is lost. */
   get signal(): AbortSignal {
     if (this.#aborter === undefined) {
       const aborter = new AbortController();
@@ -91,8 +90,8 @@ export class Keeper {
   }
 
   /**
-   * Confirms a grant by message with a renewal, and tries until one is answered. No hand-off goes before that. If the lock is no
-   * longer ours, it is lost. Runs at the end of the turn: a lock released before needs no request.
+   * Confirms a grant by message with a renewal, and tries until one is answered. Runs at the end of the turn: a lock released before
+   * needs no request.
    */
   confirm(): void {
     setImmediate(() => this.#renewNow());
@@ -125,7 +124,7 @@ export class Keeper {
     return true;
   }
 
-  /** Watches for the end of the validity. The watch alone does not change the reason that is given for the end. */
+  /** Watches for the end of the validity. Does not change the reason that is given for the end. */
   watch(): void {
     this.#isWatching = true;
     this.#arm();
@@ -137,7 +136,7 @@ export class Keeper {
     this.watch();
   }
 
-  /** Decides anew when the next renewal is due: the end of the validity has changed. */
+  /** The end of the validity has changed. */
   moved(): void {
     if (this.#isRenewing && this.#held.isConfirmed) this.#schedule(this.#pauseMs());
     else this.#arm();
@@ -156,7 +155,7 @@ export class Keeper {
     return this.#isRenewing ? 'stalled' : 'expired';
   }
 
-  /** Stops keeping a lock that stays in Redis. If its grant is not yet confirmed, one last confirmation is sent. */
+  /** Stops keeping a lock that stays in Redis. A grant that is not yet confirmed is confirmed once. */
   letGo(): void {
     this.stop();
     if (!this.#held.isConfirmed) confirmForAdopter(this.#held);

@@ -1,7 +1,4 @@
 // A held lock (held-lock.ts) as seen by the parts that work on it: its shared member, its keeper, its extensions and its observers.
-//
-// A member is the entry in Redis of one holder of an RWLock or a Semaphore. Readers of one process share a member, and a permit
-// goes from one holder of the process to the next with its member.
 import type { LockLostError, LossReason } from '../core/errors';
 import type { LockKind, ObservedHold } from '../core/events';
 import type { Key } from '../core/keys';
@@ -24,6 +21,10 @@ export interface Granted extends Grant {
   readonly member?: Member | undefined;
 }
 
+/**
+ * The entry in Redis of one holder of an RWLock or a Semaphore. Readers of one process share a member, and a permit goes from one holder
+ * of the process to the next with its member.
+ */
 export interface Member {
   readonly token: string;
   readonly fence: number;
@@ -55,9 +56,7 @@ export interface KeptLock extends SharingHolder {
   readonly keys: Key;
   readonly context: { readonly settings: Settings; readonly store: Store; readonly kind: LockKind | undefined };
   readonly clock: Clock;
-  /** The mode of an RWLock or a Semaphore; undefined for a mutex. */
   readonly mode: Mode | undefined;
-  /** The member that this lock shares with other holders of this process; undefined if it has its own. */
   readonly member: Member | undefined;
   /** True once the lock was released or is known to be lost. Does not read the clocks. */
   readonly ended: boolean;
@@ -68,7 +67,6 @@ export interface KeptLock extends SharingHolder {
   /** Monotonic ms at which the last confirmed request was sent. */
   readonly sentMs: number;
   readonly observation: Observation | undefined;
-  /** The mode and the fence, if the lock has a mode. */
   held(): HeldMode | undefined;
   /** Records that Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, a later end stays. */
   confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void;

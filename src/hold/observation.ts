@@ -1,6 +1,5 @@
 // The events of a held lock, from its grant to its end. The channel `redis-exp-lock:hold` is for our own instruments (otel.ts,
-// prometheus.ts) and not public. It publishes the begin and the end of each held lock once, with the same object, and lets a
-// subscriber wrap the function that runs under the lock.
+// prometheus.ts) and not public: it has one object for each held lock, and lets a subscriber wrap the function that runs under the lock.
 //
 // Invariant: if nobody listens, nothing is built, no clock is read, and no timer runs for it.
 import type { LossReason } from '../core/errors';
@@ -30,7 +29,7 @@ export function observe(held: KeptLock): Observation | undefined {
   if (!holdsAreObserved()) return undefined;
   const sinceMs = performance.now();
   const hold = holdChannel.hasSubscribers ? { ...eventOf(held), fence: held.fence } : undefined;
-  if (hold !== undefined) publish({ phase: 'granted', hold });
+  if (hold !== undefined) holdChannel.publish({ phase: 'granted', hold } satisfies HoldMessage);
   return { sinceMs, hold, endMs: undefined };
 }
 
@@ -39,7 +38,7 @@ export function tellChanged(held: KeptLock): void {
   const hold = held.observation?.hold;
   if (hold === undefined || hold.outcome !== undefined) return;
   Object.assign(hold, eventOf(held), { fence: held.fence });
-  publish({ phase: 'changed', hold });
+  holdChannel.publish({ phase: 'changed', hold } satisfies HoldMessage);
 }
 
 export function tellRelease(held: KeptLock, released: boolean): void {
@@ -70,7 +69,7 @@ export function tellEnd({ observation }: KeptLock, outcome: NonNullable<Observed
   if (hold === undefined) return;
   hold.outcome = outcome;
   hold.heldMs = endMs - sinceMs;
-  publish({ phase: 'ended', hold });
+  holdChannel.publish({ phase: 'ended', hold } satisfies HoldMessage);
 }
 
 /** The function to run under a held lock: `fn`, or the wrapped function of a subscriber. */
@@ -78,7 +77,7 @@ export function observedRun<T>(held: KeptLock, fn: () => Promise<T>): () => Prom
   const hold = held.observation?.hold;
   if (hold === undefined || !holdChannel.hasSubscribers) return fn;
   const message: HoldMessage = { phase: 'run', hold, run: fn };
-  publish(message);
+  holdChannel.publish(message);
   return message.run as () => Promise<T>;
 }
 
@@ -89,8 +88,4 @@ export function eventOf({ keys, mode, context }: Pick<KeptLock, 'keys' | 'mode' 
 
 function heldMs({ observation, sentMs }: KeptLock): number {
   return (observation?.endMs ?? performance.now()) - (observation?.sinceMs ?? sentMs);
-}
-
-function publish(message: HoldMessage): void {
-  holdChannel.publish(message);
 }

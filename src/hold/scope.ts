@@ -1,5 +1,5 @@
-// Everything that one factory, or one lock object, has under way: what waits, what is held, which stores it uses. Closing it
-// ends all of that and leaves nothing behind. A held lock that was never released is forgotten once its lifetime has passed.
+// Everything that one factory, or one lock object, has under way: what waits, what is held, which stores it uses. Closing it leaves
+// nothing behind. A held lock that was never released is forgotten once its lifetime has passed.
 import { timers } from '../core/clock';
 import { forKey, LockClosedError, optionError } from '../core/errors';
 import type { LockKind } from '../core/events';
@@ -52,9 +52,9 @@ export function scopeOf(context: LeaseContext): Scope {
 export class Scope {
   readonly waiting = new LinkedList<Cancellable>();
   readonly held = new LinkedList<HeldLock>();
-  /** The parts of the queues that the scope uses, which it leaves when it closes; referred to weakly. */
+  /** The parts of the queues that the scope uses, which it leaves when it closes. */
   readonly joined = new WeakList<{ part(): void }>();
-  /** Referred to weakly: a store goes with its client. */
+  /** A store goes with its client. */
   readonly #stores = new WeakList<Store>();
   readonly #storesOfClients = new WeakMap<object, Store>();
   /** The last context of each store. */
@@ -134,7 +134,7 @@ export class Scope {
     this.#observerOf?.(wait.awaited.store).ended(this, wait);
   }
 
-  /** The first live lock that matches. Checks the locks one by one: for a message, not for a decision. */
+  /** The first live lock that matches. Looks at them one by one: for a message, not for a decision. */
   find(matches: (held: HeldLock) => boolean): HeldLock | undefined {
     for (const held of this.held) if (!held.ended && matches(held)) return held;
     return undefined;
@@ -150,7 +150,7 @@ export class Scope {
   }
 
   async #close(drainMs: number): Promise<void> {
-    // The timers of held locks keep no process alive, but the caller of `close` waits for them.
+    // The timers of held locks keep no process alive.
     const awake = setInterval(() => {}, maxTimerMs);
     try {
       // Let `closed` be seen before anything reacts to the rejections.

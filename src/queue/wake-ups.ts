@@ -19,14 +19,15 @@ const channelPrefix = 'redis-exp-lock:1:';
 const entryText = /^(\d+)\.([\w-]{22})(?:=(\d{1,16}))?$/;
 
 /**
- * Requests now and returns true. Returns false if a request is already in flight. If that request may have been answered before the
- * event that this wake-up reports (`isBehind` false), another request follows it.
+ * Requests now and returns true; returns false if a request is in flight. Unless that request will be answered after the event of this
+ * wake-up (`isBehind`), another request follows it.
  */
 export type Wake = (isBehind: boolean) => boolean;
 
-/** The subscription of a waiter for a key with several holders. Messages name the waiter by this id. */
+/** The subscription of a waiter for a key with several holders. */
 export interface WakeUpSubscription {
   readonly channel: string;
+  /** Messages name the waiter by this id. */
   readonly id: string;
   leave(): void;
 }
@@ -59,7 +60,6 @@ export class WakeUps {
   readonly #subscribers = new Map<string, WakeUpListener>();
   /** Keys of the callers that wait for the channel to open. */
   readonly #awaited = new Set<string>();
-  /** The callers that wait for the channel to open. */
   readonly #openers = new LinkedList<Opener>();
   #opening: Promise<Listening> | undefined;
   #isOpen = false;
@@ -75,7 +75,7 @@ export class WakeUps {
     return this.#isOpen;
   }
 
-  /** Tells if a caller waits for the channel to open, so that it can be queued for this key. */
+  /** True if a caller waits for the channel to open, to be queued for this key. */
   isAwaited(key: string): boolean {
     return this.#awaited.has(key);
   }
@@ -87,7 +87,7 @@ export class WakeUps {
     this.#awaited.add(key);
     try {
       await opening; // H27
-      // The last scope may have left while the channel was being opened. The channel is then closed again.
+      // The last scope may have left meanwhile. The channel is then closed again.
       if (this.#opening !== opening) return;
       this.#isOpen = true;
       this.#awaited.clear();
@@ -97,7 +97,10 @@ export class WakeUps {
     }
   }
 
-  /** Opens both channels. The second reports locks that operators took away; without it, holders find out at their next renewal. */
+  /**
+   * Opens both channels, and closes the second after the first. Without that of operators, holders find out at their next renewal that
+   * their lock was taken away.
+   */
   async #listenToAll(): Promise<Listening> {
     const { listensAlone } = this.#channels;
     const own = this.#channels.listen(this.channel, this.#onMessage, this.#onGap, this.#onClosed);
@@ -114,7 +117,7 @@ export class WakeUps {
 
   /**
    * Calls `opened` when a wake-up for `key` would be received, or `failed` if the channel cannot be opened in time: within the
-   * `withinMs` of the first caller that waits for it. Calls one of the two, once. Calls neither after the returned function was called.
+   * `withinMs` of the first caller that waits for it. Calls neither after the returned function was called.
    */
   whenOpen(key: string, withinMs: number, opened: () => void, failed: (error: unknown) => void): () => void {
     const opener: Opener = { opened, failed, before: undefined, after: undefined };
@@ -134,8 +137,8 @@ export class WakeUps {
       clearAlarm(alarm);
       for (const opener of [...this.#openers]) if (this.#openers.delete(opener)) call(opener);
     };
-    // Making a hundred thousand calls can take longer than the limit: it counts from the next turn on. And after a blocked event
-    // loop, timers run before the replies that have arrived are read.
+    // A hundred thousand calls in this turn can take longer than the limit. And after a blocked event loop, timers run before the
+    // replies that have arrived are read.
     setImmediate(() => {
       if (!isOver) alarm = timers.set(() => setImmediate(() => end(({ failed }) => failed(undefined))), withinMs); // H27b
     });
@@ -149,7 +152,7 @@ export class WakeUps {
     this.#scopes += 1;
   }
 
-  /** Removes a scope. The channel closes with the last one. */
+  /** The channel closes with the last scope. */
   part(): void {
     this.#scopes -= 1;
     if (this.#scopes > 0) return; // H31
@@ -171,8 +174,8 @@ export class WakeUps {
   }
 
   /**
-   * Wakes the subscribers of this process that may be next for `key`, which is being released. They request in the same tick, so
-   * their requests follow the release in the same command. Redis decides which waiter is next. Other waiters get their message as usual.
+   * Wakes the subscribers of this process that may be next for `key`, which is being released: their requests follow the release in the
+   * same command. Redis decides which waiter is next. Other waiters get their message as usual.
    */
   released(key: string, permits: number): void {
     let left = permits;
@@ -199,7 +202,7 @@ export class WakeUps {
     }
   };
 
-  /** Forgets the closed channel. The next wait opens it again. */
+  /** The next wait opens the channel again. */
   readonly #onClosed = (): void => {
     this.#opening = undefined;
     this.#isOpen = false;
