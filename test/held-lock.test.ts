@@ -709,7 +709,7 @@ describe('a held lock', () => {
         member: {
           token: 'member',
           fence: 9,
-          release: (_: unknown, send: () => unknown) => [noting('release'), send()][1],
+          release: (held: HeldLock) => [noting('release'), store.release(held.releaseRequest())][1],
           lost: () => noting('lost'),
           extend: (request: ExtendRequest) => [noting('extend'), store.extend({ ...request, token: 'ours' })][1],
           async part(held: HeldLock) {

@@ -19,7 +19,7 @@ import { type Fetch, GroupPosition, type ShareWaiter, type WaitGroup } from '../
 import { groupFor, groupsOf } from '../queue/groups';
 import { fencesInBlock } from '../queue/policy';
 import type { Effort } from '../queue/queue';
-import { queuesOf } from '../queue/queues';
+import { sharedSourceOf } from '../queue/queues';
 import type { Grant, GrantSource } from '../store/contract';
 import { AcquireTrace, tracesAcquires } from './acquire-trace';
 import { EntryPolling } from './entry';
@@ -190,7 +190,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   #hold(grant: Granted, source: GrantSource | undefined, mode: AcquireSpec['mode']): HeldLock {
     const { key, keys, kind, scope, settings, store } = this.awaited;
     const retries = Math.max(this.#strategy!.count - 1, 0);
-    const shared = mode && store.channels && queuesOf(scope, store)?.shared;
+    const shared = mode && store.channels && sharedSourceOf(store);
     const context = scope.context(settings, store, shared ?? source, kind);
     const held = new HeldLock(grant, { key, keys, retries, context, mode });
     scope.add(held);

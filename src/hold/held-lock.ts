@@ -30,7 +30,7 @@ import { type Validity, validFrom } from './validity';
 export interface LeaseContext {
   readonly settings: Settings;
   readonly store: Store;
-  /** The queue or the waiters that a release goes to; undefined if it goes to the store. */
+  /** The queue or the waiters that a release goes to, unless the lock has a member; undefined if it goes to the store. */
   readonly source: GrantSource | undefined;
   /** Set when the mutex backs an election or a once-job. */
   readonly kind: LockKind | undefined;
@@ -220,8 +220,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     this.check(nowMs);
     this.#ending ??= new HoldEnd('released', undefined, nowMs);
     this.#keeper?.stop();
-    const { member } = this;
-    const reply = member === undefined ? sendRelease(this) : member.release(this, () => sendRelease(this));
+    const reply = sendRelease(this);
     const releasing = typeof reply === 'string' ? Promise.resolve(this.#released(reply)) : this.#whenReleased(reply);
     this.#ending.releasing = releasing;
     return releasing;
@@ -310,7 +309,8 @@ export function yieldMs(retryTimeoutMs: number): number {
 /** Releases a lock to the source of its grant. Never throws; the reply is known at once if the store is in this process. */
 function sendRelease(held: HeldLock): ReleaseReply | Promise<ReleaseReply> {
   const { source, store } = held.context;
-  if (source !== undefined) return source.release(held);
+  const origin = held.member ?? source;
+  if (origin !== undefined) return origin.release(held);
   const request = held.releaseRequest();
   if (store.synchronous === undefined) return store.release(request); // S19
   try {

@@ -8,11 +8,11 @@ import type {
   ExtendReply,
   ExtendRequest,
   Grant,
+  GrantSource,
   HeldMode,
   Holder,
   Mode,
   Moment,
-  ReleaseReply,
   Store,
 } from '../store/contract';
 
@@ -25,13 +25,9 @@ export interface Granted extends Grant {
  * The entry in Redis of one holder of an RWLock or a Semaphore. Readers of one process share a member, and a permit goes from one holder
  * of the process to the next with its member.
  */
-export interface Member {
+export interface Member extends GrantSource {
   readonly token: string;
   readonly fence: number;
-  /** Ends `held`. Calls `send`, which releases the member in Redis, unless another holder has the member. */
-  release(held: SharingHolder, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply>;
-  /** Notes that `held` was lost and will not be released. Other holders may keep the member. */
-  lost(held: SharingHolder): void;
   /** Extends the member for all its holders. */
   extend(request: ExtendRequest): Promise<ExtendReply>;
   /**

@@ -6,8 +6,9 @@ import { clockOf } from '../core/clock';
 import type { LockBackendError } from '../core/errors';
 import { LinkedList } from '../core/linked-list';
 import type { Granted } from '../hold/kept-lock';
-import type { Grant, Holder, Mode, Store } from '../store/contract';
+import type { Grant, GrantSource, Holder, Mode, Store } from '../store/contract';
 import type { Effort, Position, Waiter, WaitTerms } from './queue';
+import { sharedSourceOf } from './queues';
 
 export interface ShareWaiter extends Waiter {
   granted(grant: Granted): Holder;
@@ -54,6 +55,8 @@ export abstract class WaitGroup {
   /** A fetch is given up when no caller needs it, and has no end of its own. */
   readonly leftMs = Number.POSITIVE_INFINITY;
   readonly store: Store;
+  /** The source that a member is released to. */
+  readonly source: GrantSource;
   protected readonly positions = new LinkedList<GroupPosition>();
   /** Set once a fetch found the key busy. */
   protected hasWaited = false;
@@ -63,6 +66,7 @@ export abstract class WaitGroup {
     this.terms = terms;
     this.mode = terms.mode!;
     this.store = store;
+    this.source = sharedSourceOf(store);
   }
 
   abstract accepts(): boolean;

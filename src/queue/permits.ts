@@ -73,11 +73,12 @@ class PermitsMember implements Member {
     this.#permits = permits;
   }
 
-  release(held: SharingHolder, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply> {
-    if (held !== this.holder) return send();
+  release(held: SharingHolder): ReleaseReply | Promise<ReleaseReply> {
+    const { source } = this.#permits;
+    if (held !== this.holder) return source.release(held);
     this.holder = undefined;
     if (this.#permits.handOff(held, this)) return 'released';
-    const reply = send();
+    const reply = source.release(held);
     // The next fetch is sent in the same command, behind the release.
     this.#permits.ended();
     return reply;

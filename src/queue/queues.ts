@@ -60,19 +60,20 @@ export function queuesOf(scope: Scope, store: Store): Queues | undefined {
   return queues;
 }
 
+/** The source of grants for keys with several holders. A release wakes the waiters of this process that may be next. */
+export const sharedSourceOf = perObject((store: Store): GrantSource => {
+  const release = (held: Holder): Promise<ReleaseReply> => {
+    const request = held.releaseRequest();
+    const { kind, permits } = request.held!.mode;
+    const reply = store.release(request);
+    if (kind !== 'shared' && store.channels) queuesOfStore(store).wakeUps.released(request.keys as string, permits);
+    return reply;
+  };
+  return { release, lost() {} };
+});
+
 export class Queues implements QueuePort {
   readonly wakeUps: WakeUps;
-  /** The source of grants for keys with several holders. A release wakes the waiters of this process that may be next. */
-  readonly shared: GrantSource = {
-    release: (held) => {
-      const request = held.releaseRequest();
-      const { kind, permits } = request.held!.mode;
-      const reply = this.#store.release(request);
-      if (kind !== 'shared') this.wakeUps.released(request.keys as string, permits);
-      return reply;
-    },
-    lost() {},
-  };
   readonly clock: Clock;
   readonly random = Math.random;
   readonly newNonce = newNonce;

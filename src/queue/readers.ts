@@ -82,12 +82,12 @@ export class Readers extends WaitGroup implements Member {
     this.#holders.add(waiter.granted(grant) as SharingHolder);
   }
 
-  release(held: SharingHolder, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply> {
+  release(held: SharingHolder): ReleaseReply | Promise<ReleaseReply> {
     const wasHeld = this.#holders.delete(held);
     // `check` finds a holder that was dropped without a release.
     for (const other of this.#holders) if (other.check()) return wasHeld ? 'released' : 'missing'; // H84
     this.#isClosed = true; // H84e
-    return send();
+    return this.source.release(held);
   }
 
   lost(held: SharingHolder): void {

@@ -93,6 +93,7 @@ class Sharers extends Process {
       acquire: this.acquire,
       extend: this.extend,
       abandon: this.abandon,
+      release: this.giveBack,
     };
     this.store = store as unknown as Store;
   }
@@ -161,6 +162,11 @@ class Sharers extends Process {
   readonly abandon = async ({ token, held }: ReleaseRequest): Promise<void> => {
     const command = { keys: [key], token, ticket: -1, yieldMs: 0, held };
     await this.release(() => void this.world.machine.release(command, this.world.micros));
+  };
+
+  readonly giveBack = async (request: ReleaseRequest): Promise<ReleaseReply> => {
+    await this.abandon(request);
+    return 'released';
   };
 
   /** The reply, or an error where it takes too long. */
@@ -397,17 +403,10 @@ class Lease implements SharingHolder {
     if (shortens && this.check()) void this.#alone(() => this.#shorten(lifetimeMs / 6));
     if (shortens && world.random() < 0.7) await this.#extending;
     if (world.chance(0.05)) return;
-    const wasHeld = this.check();
+    this.check();
     this.#isOver = true;
     world.note(`${this.name} releases ${this.token}`);
-    const send = (): Promise<ReleaseReply> => this.#release();
-    if (wasHeld || this.#member !== undefined) await (this.#member?.release(this, send) ?? send());
-    else await send();
-  }
-
-  async #release(): Promise<ReleaseReply> {
-    await this.process.abandon(this.releaseRequest());
-    return 'released';
+    await (this.#member?.release(this) ?? this.process.giveBack(this.releaseRequest()));
   }
 
   #alone(work: () => Promise<void>): Promise<void> {
