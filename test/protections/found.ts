@@ -70,7 +70,7 @@ export const found: readonly Protection[] = [
     hazard: 'H76',
     without: 'what became of a change of a lost lock stays in Redis',
     changes: [drop('H76b')],
-    test: 'contract/rw-lock.test.ts',
+    test: 'acquire-shared.test.ts',
   },
   {
     hazard: 'H76',
