@@ -481,9 +481,30 @@ describe('a held lock', () => {
   describe('granted by message', () => {
     const lease = {};
     const grant = { provisionalMs: 2000 };
+    /** Acquires a lock that another caller of its queue waits for. */
+    async function acquireNext(terms: Terms): Promise<HeldLock> {
+      const held = await acquire(terms);
+      held.confirmNow();
+      return held;
+    }
 
-    it('H83: it is confirmed at the end of the turn, with half of what is left as the timeout at most', async () => {
-      const held = await acquire({ grant, settings: { commandTimeoutMs: 5000 } });
+    it('H83: it is confirmed after 20 ms, or a quarter of what is left', async () => {
+      for (const [provisionalMs, pauseMs] of [
+        [2000, 20],
+        [40, 10],
+      ] as const) {
+        const held = await acquire({ grant: { provisionalMs } });
+        await pass(pauseMs - 1);
+        expect([held.isConfirmed, store.extensions.length]).to.deep.equal([false, 0]);
+        await pass(1);
+        expect([held.isConfirmed, store.extensions.length]).to.deep.equal([true, 1]);
+        await held.release();
+        store.extensions.length = 0;
+      }
+    });
+
+    it('H83: if its queue asks, at the end of the turn, with half of what is left as the timeout at most', async () => {
+      const held = await acquireNext({ grant, settings: { commandTimeoutMs: 5000 } });
       expect([held.isConfirmed, store.extensions.length]).to.deep.equal([false, 0]);
       await turn();
       await turn();
@@ -501,18 +522,18 @@ describe('a held lock', () => {
     });
 
     it('the timeout of the caller counts if it is shorter; never less than 10 ms', async () => {
-      await acquire({ grant, settings: { commandTimeoutMs: 30 } });
+      await acquireNext({ grant, settings: { commandTimeoutMs: 30 } });
       await turn();
       expect(last().commandTimeoutMs).to.equal(30);
       await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
-      await acquire({ grant: { provisionalMs: 12 } });
+      await acquireNext({ grant: { provisionalMs: 12 } });
       await turn();
       expect(last().commandTimeoutMs).to.equal(10);
     });
 
     it('without a reply it is tried again after a twentieth of what was left, until the end: unreachable', async () => {
       store.fates.extend.push('request lost', 'request lost');
-      const held = await acquire({ grant });
+      const held = await acquireNext({ grant });
       await turn();
       await pass(90);
       expect(store.extensions).to.have.lengthOf(1);
@@ -522,7 +543,7 @@ describe('a held lock', () => {
       expect([store.extensions.length, held.isConfirmed, openTimers()]).to.deep.equal([3, true, 0]);
       await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       store.fates.extend.push(...Array.from({ length: 99 }, () => 'request lost' as const));
-      const silent = await acquire({ grant: { provisionalMs: 100 } });
+      const silent = await acquireNext({ grant: { provisionalMs: 100 } });
       await pass(70);
       // Each 10 ms at the least, so that what is left is used.
       expect(store.extensions.length).to.be.within(3 + 4, 3 + 8);
@@ -533,12 +554,12 @@ describe('a held lock', () => {
     });
 
     it('released before the end of the turn, or while a confirmation is due: none is sent', async () => {
-      const held = await acquire({ grant });
+      const held = await acquireNext({ grant });
       await held.release();
       await turn();
       expect(store.extensions).to.deep.equal([]);
       store.fates.extend.push('held');
-      const other = await acquire({ grant });
+      const other = await acquireNext({ grant });
       await turn();
       const confirming = store.extensions.length;
       store.extend = async (request) => {
@@ -549,7 +570,7 @@ describe('a held lock', () => {
       store.reply();
       await pass(300);
       expect([store.extensions.length - confirming, openTimers()]).to.deep.equal([0, 0]);
-      const failing = await acquire({ grant });
+      const failing = await acquireNext({ grant });
       await turn();
       await turn();
       await failing.release();
@@ -558,7 +579,7 @@ describe('a held lock', () => {
       // One that fails after the release is not made again.
       let fail = (_: Error): void => {};
       store.extend = () => new Promise((_, reject) => (fail = reject));
-      const pending = await acquire({ grant });
+      const pending = await acquireNext({ grant });
       await turn();
       await pending.release();
       fail(new Error('silence'));
@@ -568,7 +589,7 @@ describe('a held lock', () => {
 
     it('where an extension is under way already, it is confirmed by that, or later', async () => {
       store.fates.extend.push('held');
-      const held = await acquire({ grant });
+      const held = await acquireNext({ grant });
       const renewing = held.keeper.renew(commandTimeoutMs);
       await turn();
       await pass(50);
@@ -580,7 +601,7 @@ describe('a held lock', () => {
     });
 
     it('once confirmed, its renewal goes by the whole lifetime', async () => {
-      const held = await acquire({ grant });
+      const held = await acquireNext({ grant });
       held.keeper.startRenewing(lease);
       await pass(880);
       expect(store.extensions).to.have.lengthOf(1);
@@ -590,14 +611,14 @@ describe('a held lock', () => {
     });
 
     it('detached: confirmed once more, whatever becomes of what is held here; not where it is confirmed', async () => {
-      const held = await acquire({ grant });
+      const held = await acquireNext({ grant });
       await pass(10);
       held.letGo();
       expect([store.extensions.length, ended, lost]).to.deep.equal([1, [held], [held]]);
       expect([await held.release(), (await inRedis()) > 0]).to.deep.equal([false, true]);
       await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       store.fates.extend.push('request lost');
-      const early = await acquire({ grant });
+      const early = await acquireNext({ grant });
       early.letGo();
       const { begin, ...request } = last();
       const terms = { keys: 'k', token: 'ours', lifetimeMs, exact: false, commandTimeoutMs };

@@ -148,6 +148,8 @@ class Caller implements Waiter, Holder {
   readonly failures: LockBackendError[] = [];
   readonly troubles: (string | undefined)[] = [];
   isConfirmed = true;
+  /** How often the queue asked for the confirmation of the grant. */
+  asked = 0;
   msLeft = 400;
   whenGranted: (() => void) | undefined;
 
@@ -185,6 +187,10 @@ class Caller implements Waiter, Holder {
 
   confirmed(): Moment | undefined {
     return this.isConfirmed ? this.grant!.sent : undefined;
+  }
+
+  confirmNow(): void {
+    this.asked += 1;
   }
 
   releaseRequest(): never {
@@ -314,6 +320,18 @@ describe('the queue of one process', () => {
       joined(2);
       grant(1);
       expect([port.timerMs, port.requests.length]).to.deep.equal([401, 1]);
+    });
+
+    it('the confirmation of its holder at once where one of its own waits, who could not be handed the lock before that', () => {
+      const [alone] = joined(1) as [Caller];
+      grant(1);
+      expect(alone.asked).to.equal(0);
+      joined(2);
+      expect(alone.asked).to.equal(1);
+      build();
+      const [first] = joined(2) as [Caller];
+      grant(1);
+      expect(first.asked).to.equal(1);
     });
   });
 

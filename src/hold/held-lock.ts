@@ -99,7 +99,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     if (mode !== undefined) this.mode = mode;
     if (member !== undefined) this.member = member;
     if (late !== undefined) this.late = late;
-    if (!this.isConfirmed) this.keeper.confirm();
+    if (!this.isConfirmed) this.keeper.confirmSoon();
   }
 
   /** The key as it was given. */
@@ -182,6 +182,10 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     const { sent, isCertain, lifetimeMs } = this.#validity;
     const isSure = isCertain && !this.#keeper?.isExtending && !this.#mayExecute(); // H83e
     return isSure && lifetimeMs === this.context.settings.lifetimeMs && !this.isLost ? sent : undefined; // H83f
+  }
+
+  confirmNow(): void {
+    if (!this.isConfirmed && !this.#keeper?.isExtending) this.keeper.confirmNow();
   }
 
   confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void {

@@ -1,5 +1,5 @@
 // The keeper of a held lock, made when first needed. It decides when the lock is extended (extension.ts): a renewal is due at a
-// third of the lifetime, the confirmation of a grant by message at once. It watches for the end of the validity, and aborts the
+// third of the lifetime, the confirmation of a grant by message after a moment. It watches for the end of the validity, and aborts the
 // signal on a loss. One extension is in flight at a time, and one alarm serves everything.
 //
 // Invariant: nothing here keeps the lease or the process alive. A collected lease can no longer be released, and its renewal ends
@@ -20,6 +20,8 @@ const stallMs = 50;
 const wallCheckMs = 1000;
 /** The shortest deadline of one renewal, and the shortest pause after a failed one. */
 const minMs = 10;
+/** The pause before a grant by message is confirmed. A lock that is released sooner needs no confirmation, a third of its requests. */
+const confirmAfterMs = 20;
 const never = Number.POSITIVE_INFINITY;
 
 export class Keeper {
@@ -90,10 +92,16 @@ export class Keeper {
   }
 
   /**
-   * Confirms a grant by message with a renewal, and tries until one is answered. Runs at the end of the turn: a lock released before
-   * needs no request.
+   * Confirms a grant by message with a renewal after a moment, and tries until one is answered. If the lock is no longer ours, it is
+   * lost.
    */
-  confirm(): void {
+  confirmSoon(): void {
+    this.#schedule(Math.min(confirmAfterMs, this.#held.leftMs() / 4));
+  }
+
+  /** Confirms a grant by message at the end of the turn. A lock that is released before needs no request. */
+  confirmNow(): void {
+    this.#dueMs = never;
     setImmediate(() => this.#renewNow());
   }
 

@@ -163,7 +163,7 @@ export class Queue implements GrantSource {
     this.#positions.add(position);
     if (isBehind) return position;
     if (this.#holder === undefined) this.#request();
-    else this.#requestAfter(pauseWhileHeld(this.#holder.leftMs(), this.#port));
+    else this.#waitBehind(this.#holder);
     return position;
   }
 
@@ -324,7 +324,13 @@ export class Queue implements GrantSource {
     // An earlier holder has lost the lock, and may notice the loss only during the call below.
     this.#holder = undefined;
     this.#holder = head.waiter.granted(grant, this);
-    if (this.#positions.size > 0) this.#requestAfter(pauseWhileHeld(this.#holder.leftMs(), this.#port));
+    if (this.#positions.size > 0) this.#waitBehind(this.#holder);
+  }
+
+  /** Lets the holder of this queue hand off to a waiter, and requests in case it never does. */
+  #waitBehind(holder: Holder): void {
+    holder.confirmNow();
+    this.#requestAfter(pauseWhileHeld(holder.leftMs(), this.#port));
   }
 
   #onFailure(entry: OwnEntry, error: LockBackendError): void {

@@ -206,6 +206,8 @@ export interface Holder {
    * lifetime may differ by now, or if a further request is on its way to Redis.
    */
   confirmed(): Moment | undefined;
+  /** Confirms a grant by message in this turn, because a waiter of this process is next: no hand-off goes before the confirmation. */
+  confirmNow(): void;
   /** The request that releases this lock. */
   releaseRequest(): ReleaseRequest;
 }

@@ -377,6 +377,8 @@ class Lease implements SharingHolder {
     return isSure && this.leftMs() > 0 ? this.#sent : undefined;
   }
 
+  confirmNow(): void {}
+
   releaseRequest(): ReleaseRequest {
     const { token } = this.#member ?? this;
     return { keys: key, token, commandTimeoutMs, held: { mode: this.mode, fence: this.fence } };

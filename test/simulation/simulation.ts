@@ -107,6 +107,8 @@ interface Grantee extends Holder {
   sent?: Moment | undefined;
   readonly name: string;
   ended: boolean;
+  /** Set once the confirmation was requested. */
+  isConfirming?: boolean;
 }
 
 export class Simulation {
@@ -645,6 +647,7 @@ class User implements Waiter {
       sent: isProvisional && broken !== 'hand-off before the confirmation' ? undefined : sent,
       leftMs: () => holder.untilMs - world.nowMs,
       confirmed: () => (holder.untilMs > world.nowMs ? holder.sent : undefined),
+      confirmNow: () => isProvisional && this.#confirmOnce(queue, holder),
       releaseRequest: () => releaseOf(token, this.commandTimeoutMs),
     };
     if (isProvisional) this.#beginProvisionally(queue, holder, provisionalMs);
@@ -672,6 +675,13 @@ class User implements Waiter {
     if (holder.leftMs() < Math.min(provisionalMs / 2, 500) - provisionalMs / 1000) {
       world.broken(`${this.#name} has ${holder.leftMs()} ms left to confirm its grant`);
     }
+    const soonMs = Math.min(20, holder.leftMs() / 4);
+    world.after(soonMs, this.#process, () => this.#confirmOnce(queue, holder));
+  }
+
+  #confirmOnce(queue: Queue, holder: Grantee): void {
+    if (holder.isConfirming) return;
+    holder.isConfirming = true;
     this.#confirm(queue, holder);
   }
 
@@ -762,6 +772,7 @@ class Poller {
       ended: false,
       leftMs: () => untilMs - world.nowMs,
       confirmed: () => undefined,
+      confirmNow: () => {},
       releaseRequest: () => releaseOf(token, world.rules.commandTimeoutMs),
     };
     world.granted(holder);
