@@ -159,12 +159,6 @@ export const waiting: readonly Protection[] = [
     test: 'contract/close.test.ts',
   },
   {
-    hazard: 'H35',
-    without: 'a client for sentinels connects to a dead master to unsubscribe',
-    changes: [drop('H35d')],
-    test: 'process/exit.test.ts',
-  },
-  {
     hazard: 'H36',
     without: 'a signal that was aborted before is not seen',
     changes: [drop('H36')],

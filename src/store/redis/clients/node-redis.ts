@@ -3,7 +3,7 @@
 import { slotOf } from '../../../core/keys';
 import type { DedicatedClient, Readiness, ScriptClient, SendWords } from '../client';
 import { anyOf, clientOf, countOf, type ForeignClient, hasMethods, noDedicated } from './shape';
-import { type OpenSubscriber, type Subscriber, subscribeOver } from './subscriptions';
+import { type OpenSubscriber, subscribeOver } from './subscriptions';
 
 /** True for a client, which has a state; the objects of multi() and legacy() have the same methods, but no state. */
 export function isNodeRedis(client: unknown): client is ForeignClient {
@@ -39,10 +39,10 @@ export function nodeRedis(client: ForeignClient): ScriptClient {
     nodeOf: (key) => nodeOf(client, kind, key),
     relocate,
     dedicate(key) {
-      if (kind === 'sentinel' && hasMethods(client, '_execute')) return dedicatedToMaster(client);
+      if (kind === 'sentinel' && hasMethods(client, '_execute')) return dedicated(masterBehind(client));
       const node = kind === 'cluster' ? (masterOf(client, key)?.client ?? {}) : client;
       if (!hasMethods(node, 'duplicate')) throw noDedicated(client);
-      return dedicated(node);
+      return dedicated(Promise.resolve(node));
     },
     subscribe: openSubscriber && subscribeOver(openSubscriber, () => readiness() === 'closed'),
   };
@@ -170,24 +170,20 @@ function destroy(connection: ForeignClient): void {
   }
 }
 
-function dedicated(client: ForeignClient): DedicatedClient {
-  const connection = duplicateOf(client);
-  // Reconnecting must not keep the process alive once the owner has closed the client.
-  connection.on('reconnecting', () => client.isOpen === false && destroy(connection)); // H77c
-  const opened = openLike(client, connection).then(() => nodeRedis(connection));
-  // A connection that failed to open would go on reconnecting, and nothing would be left to close it.
-  opened.catch(() => destroy(connection));
-  return { opened, close: () => destroy(connection) };
-}
-
-/** A connection to the present master. A sentinel client sends over connections of its own, of which the one to the master is duplicated. */
-function dedicatedToMaster(sentinel: ForeignClient): DedicatedClient {
-  const made = new Promise<DedicatedClient>((resolve, reject) => {
-    sentinel._execute(false, async (master: ForeignClient) => resolve(dedicated(master))).catch(reject);
+/** @param origin The client whose server and options the connection has. */
+function dedicated(origin: Promise<ForeignClient>): DedicatedClient {
+  const made = origin.then((client) => {
+    const connection = duplicateOf(client);
+    // Reconnecting must not keep the process alive once the owner has closed the client.
+    connection.on('reconnecting', () => client.isOpen === false && destroy(connection)); // H77c
+    const opened = openLike(client, connection).then(() => nodeRedis(connection));
+    // A connection that failed to open would go on reconnecting, and nothing would be left to close it.
+    opened.catch(() => destroy(connection));
+    return { opened, connection };
   });
   return {
     opened: made.then(({ opened }) => opened),
-    close: () => void made.then(({ close }) => close()).catch(() => {}),
+    close: () => void made.then(({ connection }) => destroy(connection)).catch(() => {}),
   };
 }
 
@@ -208,7 +204,7 @@ async function databaseOf(client: ForeignClient): Promise<number> {
 }
 
 function subscriberOf(client: ForeignClient, kind: NodeRedisKind): OpenSubscriber | undefined {
-  if (kind === 'sentinel') return sentinelSubscriber(client);
+  if (kind === 'sentinel') return hasMethods(client, '_execute') ? subscriberAtMaster(client) : undefined;
   if (kind === 'cluster') return subscriberOn(() => client.nodeClient(anyOf(client.masters)));
   return kind === 'client' && hasMethods(client, 'duplicate', 'subscribe') ? subscriberOn(() => client) : undefined;
 }
@@ -229,43 +225,23 @@ function subscriberOn(node: () => ForeignClient | Promise<ForeignClient>): OpenS
   };
 }
 
-/**
- * The sentinel client's own subscriber, which moves along with the master. It reports only that there was an error. A new
- * subscription is confirmed once its connection is up again. To begin or to end a subscription, the client connects to its last
- * master. If that master is dead, the client tries for ever, even after it was closed. So neither is asked for without a master.
- */
-function sentinelSubscriber(sentinel: ForeignClient): OpenSubscriber {
-  const hasMaster = (): boolean => sentinel.getMasterNode() !== undefined;
-  /** By their channels; they end before the next one on their channel begins. */
-  const notEnded = new Map<string, (message: string) => void>();
-  const end = async (channel: string, listener: (message: string) => void): Promise<unknown> => {
-    if (!hasMaster()) return notEnded.set(channel, listener); // H35d
-    notEnded.delete(channel);
-    return sentinel.unsubscribe(channel, listener);
-  };
-  return async (onMessage, onEnd): Promise<Subscriber> => {
-    const listeners = new Map<string, (message: string) => void>();
-    sentinel.on('error', onEnd);
-    sentinel.on('topology-change', onEnd);
-    return {
-      async subscribe(channel) {
-        const before = notEnded.get(channel);
-        if (before !== undefined) await end(channel, before);
-        if (!hasMaster()) throw new Error('the master is not connected');
-        const listener = (message: string): void => onMessage(channel, message);
-        listeners.set(channel, listener);
-        return sentinel.subscribe(channel, listener);
-      },
-      unsubscribe(channel) {
-        const listener = listeners.get(channel)!;
-        listeners.delete(channel);
-        return end(channel, listener);
-      },
-      close() {
-        sentinel.removeListener('error', onEnd);
-        sentinel.removeListener('topology-change', onEnd);
-        for (const [channel, listener] of listeners) end(channel, listener).catch(() => {});
-      },
+/** A subscriber at the present master, which ends when another one is found: a former master may live on and bring no more messages. */
+function subscriberAtMaster(sentinel: ForeignClient): OpenSubscriber {
+  const open = subscriberOn(() => masterBehind(sentinel));
+  return async (onMessage, onEnd) => {
+    const subscriber = await open(onMessage, onEnd);
+    const close = (): void => {
+      sentinel.removeListener('topology-change', onEnd);
+      subscriber.close();
     };
+    sentinel.on('topology-change', onEnd);
+    return { ...subscriber, close };
   };
+}
+
+/** The sentinel client's own client of the present master. */
+function masterBehind(sentinel: ForeignClient): Promise<ForeignClient> {
+  return new Promise((resolve, reject) => {
+    sentinel._execute(false, async (master: ForeignClient) => resolve(master)).catch(reject);
+  });
 }
