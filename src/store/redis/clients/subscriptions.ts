@@ -5,7 +5,7 @@
 // Invariant: there is no connection without a subscription, nor after the owner has closed the client. Neither the connection
 // nor a timer here keeps a process alive.
 import { timers } from '../../../core/clock';
-import { clearAlarm, idle } from '../../../core/timers';
+import { type Alarm, clearAlarm, idle } from '../../../core/timers';
 import type { Channels, Listening } from '../../contract';
 
 /** A connected subscriber, whose errors are ignored after its end. */
@@ -45,8 +45,9 @@ class Subscriptions {
   readonly #isClosed: () => boolean;
   readonly #listeners = new Map<string, Set<Listener>>();
   #current: SubscriberConnection | undefined;
-  #recovering = false;
-  #endPause: (() => void) | undefined;
+  #recovery: Alarm | undefined;
+  /** The pause before the next recovery. */
+  #pauseMs = firstPauseMs;
 
   constructor(open: OpenSubscriber, isClosed: () => boolean) {
     this.#open = open;
@@ -79,7 +80,7 @@ class Subscriptions {
     if (this.#current !== connection) return;
     this.#current = undefined;
     connection.close();
-    void this.#recover(); // H28b
+    this.#recoverSoon(); // H28b
   };
 
   readonly #beat = (connection: SubscriberConnection): void => {
@@ -96,47 +97,30 @@ class Subscriptions {
   }
 
   #end(): void {
-    this.#endPause?.();
+    clearAlarm(this.#recovery);
+    this.#pauseMs = firstPauseMs;
     const connection = this.#current;
     this.#current = undefined;
     connection?.close();
   }
 
-  async #recover(): Promise<void> {
-    if (this.#recovering) return;
-    this.#recovering = true;
-    let recovered = false;
-    for (let pauseMs = firstPauseMs; !recovered && this.#listeners.size > 0; ) {
-      await this.#pause(pauseMs);
-      pauseMs = Math.min(2 * pauseMs, maxPauseMs);
-      if (this.#isClosed()) this.#endAll();
-      recovered = await this.#confirmAll();
-    }
-    this.#recovering = false;
-    if (!recovered) return;
-    for (const listeners of this.#listeners.values()) for (const { onGap } of listeners) onGap();
+  #recoverSoon(): void {
+    clearAlarm(this.#recovery);
+    this.#recovery = timers.setIdle(() => this.#recover(), this.#pauseMs);
+    this.#pauseMs = Math.min(2 * this.#pauseMs, maxPauseMs);
   }
 
-  /** Pauses; ends early if the last listener goes. */
-  #pause(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const alarm = timers.setIdle(resolve, ms);
-      this.#endPause = () => {
-        clearAlarm(alarm);
-        resolve();
-      };
-    });
-  }
-
-  /** Subscribes to every channel again. A subscription that was closed meanwhile must not bring a connection back. */
-  async #confirmAll(): Promise<boolean> {
-    if (this.#listeners.size === 0) return false;
+  /** Subscribes to every channel again. If the connection is lost meanwhile, another recovery is due already. */
+  #recover(): void {
+    if (this.#isClosed()) return this.#endAll();
     const connection = this.#connection();
     const all = [...this.#listeners.keys()].map((channel) => connection.confirm(channel));
-    return Promise.all(all).then(
-      () => this.#current === connection,
-      () => false,
-    );
+    const onRecovered = (): void => {
+      if (this.#current !== connection) return;
+      this.#pauseMs = firstPauseMs;
+      for (const listeners of this.#listeners.values()) for (const { onGap } of listeners) onGap();
+    };
+    Promise.all(all).then(onRecovered, () => this.#current === connection && this.#recoverSoon());
   }
 
   #remove(channel: string, listener: Listener): void {
