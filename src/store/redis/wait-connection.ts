@@ -29,9 +29,8 @@ export class WaitConnection {
   readonly #maxWaitMs: number;
   readonly #batch: Batch;
   readonly #sharedBatch: Batch;
-  readonly #requested: AcknowledgedAcquire[] = [];
-  /** Written, and not settled yet. */
-  readonly #written: AcknowledgedAcquire[] = [];
+  /** The requests that are not settled yet. */
+  #requests: AcknowledgedAcquire[] = [];
   /** Sends a call of a refused batch by itself. */
   readonly #deferred: (() => void)[] = [];
   /** Undefined until the connection is open. */
@@ -53,8 +52,12 @@ export class WaitConnection {
     client.opened.then(
       (script) => {
         this.#script = script;
+        this.#runSoon();
       },
-      () => this.close(),
+      (error) => {
+        this.close();
+        this.#fail((keys) => refusal(error, keys));
+      },
     );
   }
 
@@ -64,16 +67,10 @@ export class WaitConnection {
   }
 
   /** The reply to the script, once enough replicas have its writes. @throws {LockBackendError} too few have them, or that is not known. */
-  async acquire(request: AcquireRequest, callAt: CallAt): Promise<SentReply> {
-    const { keys, commandTimeoutMs } = request;
-    await withDeadline(this.#client.opened, keys, commandTimeoutMs).catch((error) => {
-      throw unsent(error);
-    });
+  acquire(request: AcquireRequest, callAt: CallAt): Promise<SentReply> {
     return new Promise((resolve, reject) => {
-      this.#requested.push(new AcknowledgedAcquire(request, callAt, resolve, reject));
-      if (this.#isRunning) return; // H99
-      this.#isRunning = true;
-      nextTick(() => void this.#run());
+      this.#requests.push(new AcknowledgedAcquire(request, callAt, resolve, reject));
+      this.#runSoon();
     });
   }
 
@@ -82,10 +79,17 @@ export class WaitConnection {
     this.#client.close();
   }
 
+  #runSoon(): void {
+    if (this.#script === undefined) return;
+    if (this.#isRunning) return; // H99
+    this.#isRunning = true;
+    nextTick(() => void this.#run());
+  }
+
   async #run(): Promise<void> {
-    while (this.#requested.length > 0 || this.#written.length > 0) {
+    while (this.#requests.length > 0) {
       if (this.#script!.readiness() === 'ready') await this.#writeAndWait();
-      else this.#fail([...this.#written.splice(0), ...this.#requested.splice(0)], (keys) => notReady(keys, 'soon'));
+      else this.#fail((keys) => notReady(keys, 'soon'));
     }
     this.#isRunning = false;
   }
@@ -93,7 +97,7 @@ export class WaitConnection {
   async #writeAndWait(): Promise<void> {
     try {
       this.#write();
-      const [first] = this.#written;
+      const [first] = this.#requests;
       if (first === undefined) return;
       this.#isWaiting = true;
       const [send] = this.#script!.masters!();
@@ -101,7 +105,7 @@ export class WaitConnection {
       this.#onAnswer(Number(await withDeadline(waited, first.request.keys, this.#patienceMs(), false)));
     } catch (error) {
       const { cause = error, redisCode } = error as LockBackendError;
-      this.#fail(this.#written.splice(0), (keys) => refusal(cause, keys));
+      this.#fail((keys) => refusal(cause, keys));
       if (redisCode === undefined) this.close(); // broken, or silent
     } finally {
       this.#isWaiting = false;
@@ -112,11 +116,12 @@ export class WaitConnection {
     const sent = now();
     const generation = this.#script!.generation!();
     for (const send of this.#deferred.splice(0)) send();
-    for (const each of this.#requested.splice(0, maxPerWait)) {
+    const unwritten = this.#requests.filter((each) => each.generation !== generation);
+    for (const each of unwritten.slice(0, maxPerWait)) {
       if (!each.begin(sent, generation, this.#maxWaitMs)) continue;
       (hasOwnScript(each.call) ? this.#batch : this.#sharedBatch).add(each);
-      this.#written.push(each);
     }
+    this.#requests = this.#requests.filter(({ pending }) => !pending.isSettled);
     this.#batch.flushAll();
     this.#sharedBatch.flushAll();
   }
@@ -136,32 +141,30 @@ export class WaitConnection {
 
   /** The time until the first of the requests has waited long enough. */
   #waitMs(): number {
-    const untilMs = this.#written.reduce((min, each) => Math.min(min, each.waitsUntilMs), Number.POSITIVE_INFINITY);
+    const untilMs = this.#requests.reduce((min, each) => Math.min(min, each.waitsUntilMs), Number.POSITIVE_INFINITY);
     return Math.max(Math.ceil(Math.min(untilMs - performance.now(), this.#maxWaitMs)), 1);
   }
 
   /** The time after which a WAIT without an answer has outlasted every caller. */
   #patienceMs(): number {
-    return this.#written.reduce((max, { request }) => Math.max(max, request.commandTimeoutMs), 0);
+    return this.#requests.reduce((max, { request }) => Math.max(max, request.commandTimeoutMs), 0);
   }
 
   #onAnswer(replicas: number): void {
     const generation = this.#script!.generation!();
-    for (const each of this.#written.splice(0)) {
+    for (const each of this.#requests) {
       const isOfThisConnection = each.generation === generation; // H59f
       const isAcknowledged = isOfThisConnection && replicas >= this.#minReplicas; // H59d H92b
-      if (each.pending.isSettled) continue;
-      if (!isOfThisConnection) this.#requested.push(each);
-      else if (each.grant === undefined) this.#written.push(each);
-      else if (isAcknowledged) each.pending.resolve(each.grant);
-      else if (performance.now() < each.waitsUntilMs) this.#written.push(each);
-      else each.fail(tooFew(replicas, each.request));
+      if (each.grant === undefined) continue;
+      if (isAcknowledged) each.pending.resolve(each.grant);
+      else if (isOfThisConnection && performance.now() >= each.waitsUntilMs) each.fail(tooFew(replicas, each.request));
     }
+    this.#requests = this.#requests.filter(({ pending }) => !pending.isSettled);
   }
 
-  #fail(requests: readonly AcknowledgedAcquire[], errorFor: (keys: Key) => LockBackendError): void {
+  #fail(errorFor: (keys: Key) => LockBackendError): void {
     this.#deferred.length = 0;
-    for (const each of requests) each.fail(errorFor(each.request.keys));
+    for (const each of this.#requests.splice(0)) each.fail(errorFor(each.request.keys));
   }
 }
 
@@ -169,8 +172,8 @@ export class WaitConnection {
 class AcknowledgedAcquire implements BatchedCall {
   readonly request: AcquireRequest;
   call!: BatchableCall;
-  /** The generation of the connection that it was written to. */
-  generation = 0;
+  /** The generation of the connection that it was written to last. */
+  generation: number | undefined;
   /** Monotonic ms until which it waits for replicas: half of its time, and at least one WAIT. */
   waitsUntilMs: number;
   readonly pending: PendingRequest;
