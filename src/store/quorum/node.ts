@@ -23,12 +23,12 @@ export class QuorumNode {
   lastUntilMs = 0;
   /** '': not known. */
   runId = '';
-  identifications = 0;
   /** True if an operator has said that this run is its server's first. */
   isMarkedNew = false;
   /** True if the node has nothing to forget: an operator said so of all nodes while they were young. */
   isFirstRun = false;
   readonly #clock: Clock;
+  readonly #onIdentified: () => void;
   /** The latest moment at which this run can have begun. */
   #startedMs = Number.NEGATIVE_INFINITY;
   /** The connection over which this run was identified. */
@@ -38,10 +38,11 @@ export class QuorumNode {
   #pendingReleases = new Map<string, { request: ReleaseRequest; late: LateRequest | undefined }>();
   #probe: Alarm | undefined;
 
-  constructor(store: Node, name: string, clock: Clock) {
+  constructor(store: Node, name: string, clock: Clock, onIdentified: () => void) {
     this.store = store;
     this.name = name;
     this.#clock = clock;
+    this.#onIdentified = onIdentified;
   }
 
   /** Requests a lock. A grant counts once the server that granted is identified. */
@@ -74,7 +75,7 @@ export class QuorumNode {
       this.isMarkedNew = isNew;
       this.#startedMs = this.#clock.nowMs() - uptimeMs;
       this.#generation = generation;
-      this.identifications += 1;
+      this.#onIdentified();
     } catch (error) {
       const { redisCode, retryable } = error as LockBackendError;
       if (redisCode === undefined || retryable) throw error;

@@ -25,12 +25,10 @@ export class Nodes {
   longestMs = 0;
   /** The orders by their first node, for when all nodes are well: a tenth of the CPU time of a pair. */
   readonly #orders: readonly Order[];
-  #identifications = 0;
-  /** The reason for which the quorum is none: a server has two names. */
   #duplicate: string | undefined;
 
   constructor(stores: readonly Node[], clock: Clock) {
-    const all = stores.map((store, index) => new QuorumNode(store, `redis[${index}]`, clock));
+    const all = stores.map((store, index) => new QuorumNode(store, `redis[${index}]`, clock, () => this.#review()));
     this.all = all;
     this.clock = clock;
     this.majority = Math.floor(all.length / 2) + 1; // B6
@@ -75,13 +73,10 @@ export class Nodes {
   }
 
   report<T>(node: QuorumNode, votes: NodeVotes | undefined, reply: Promise<T>, voteOf: (reply: T) => NodeVote): void {
+    if (votes === undefined) return;
     const index = this.all.indexOf(node);
-    votes?.asked(index);
-    if (votes)
-      reply.then(voteOf).then(
-        (vote) => votes.voted(index, vote),
-        (error) => votes.voted(index, error),
-      );
+    votes.asked(index);
+    reply.then(voteOf, (error) => error).then((vote) => votes.voted(index, vote));
   }
 
   /** The outcome: `won` once a majority reports it, and a loss once no majority can. Until then undefined. */
@@ -143,25 +138,24 @@ export class Nodes {
   }
 
   /**
-   * Examines the nodes again when one was identified anew. A server under two names would have two votes: that is an error. If
-   * an operator has said of all servers that they are in their first run, the quorum has nothing to forget. This statement
-   * counts once, while all of them are young: a later one about a restarted server changes nothing.
+   * Examines the nodes again when one was identified anew. A server under two names would have two votes. If an operator has said
+   * of all servers that they are in their first run, the quorum has nothing to forget. This statement counts once, while all of
+   * them are young: a later one about a restarted server changes nothing.
    */
-  review(key: Key): LockBackendError | undefined {
-    let identifications = 0;
-    for (const node of this.all) identifications += node.identifications;
-    if (identifications !== this.#identifications) {
-      this.#identifications = identifications;
-      const known = this.all.filter(({ runId }) => runId !== '');
-      const firstOf = ({ runId }: QuorumNode): QuorumNode => known.find((each) => each.runId === runId)!;
-      const second = known.find((node) => firstOf(node) !== node);
-      this.#duplicate =
-        second &&
-        `${firstOf(second).name} and ${second.name} are the same server (run_id ${second.runId}): a quorum is of independent ones`;
-      if (this.all.every((node) => node.isMarkedNew && node.youngForMs(this.longestMs) > 0)) {
-        for (const node of this.all) node.isFirstRun = true;
-      }
+  #review(): void {
+    const known = this.all.filter(({ runId }) => runId !== '');
+    const firstOf = ({ runId }: QuorumNode): QuorumNode => known.find((each) => each.runId === runId)!;
+    const second = known.find((node) => firstOf(node) !== node);
+    this.#duplicate =
+      second &&
+      `${firstOf(second).name} and ${second.name} are the same server (run_id ${second.runId}): a quorum is of independent ones`;
+    if (this.all.every((node) => node.isMarkedNew && node.youngForMs(this.longestMs) > 0)) {
+      for (const node of this.all) node.isFirstRun = true;
     }
+  }
+
+  /** The error for a quorum that is none: a server has two names. */
+  refuses(key: Key): LockBackendError | undefined {
     if (this.#duplicate === undefined) return undefined;
     return new LockBackendError(this.#duplicate, { key, retryable: false }); // H66
   }

@@ -11,7 +11,6 @@
 // Each node mints its own fence. The grant counts once a majority, all of whose nodes voted for it, knows the largest of these
 // fences: none of its nodes will mint one that is not larger (H65). Nodes that are behind are raised to that fence.
 import type { LockBackendError } from '../../core/errors';
-import type { Linked } from '../../core/linked-list';
 import { type Alarm, clearAlarm } from '../../core/timers';
 import { givenUp } from '../backend-errors';
 import { type AcquireRequest, type NodeVote, type ReleaseReply, type ReleaseRequest, unknownTicket } from '../contract';
@@ -53,9 +52,7 @@ const gridMs = 2;
 /** A copy of the caller's request that its round may modify. `commandTimeoutMs` is that of one node. */
 export type RoundRequest = { -readonly [name in keyof AcquireRequest]: AcquireRequest[name] } & { lifetimeMs: number };
 
-export class Round implements Linked<Round> {
-  before: Round | undefined = undefined;
-  after: Round | undefined = undefined;
+export class Round {
   readonly token: string;
   readonly #request: AcquireRequest;
   readonly #nodes: Nodes;

@@ -119,7 +119,7 @@ export class Quorum implements Store {
   }
 
   #round(request: RoundRequest): Promise<AcquireReply> {
-    const duplicate = this.#nodes.review(request.keys);
+    const duplicate = this.#nodes.refuses(request.keys);
     if (duplicate !== undefined) return Promise.reject(duplicate);
     const sent = now(this.#nodes.clock);
     if (!request.begin()) return Promise.reject(givenUp(request.keys));
