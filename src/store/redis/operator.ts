@@ -1,16 +1,8 @@
 // The operator's view of one Redis: many locks in one command, and a few keys at a time in a scan.
 import type { LockBackendError } from '../../core/errors';
-import { companionOf, mayBeLock } from '../../core/keys';
+import { companionOf } from '../../core/keys';
 import type { InspectedLock } from '../inspected';
-import {
-  changedChannel,
-  freedChannel,
-  isOfRegistry,
-  maxShown,
-  type Operator,
-  processesKey,
-  processKey,
-} from '../operator';
+import { changedChannel, freedChannel, maxShown, type Operator, processesKey, processKey } from '../operator';
 import type { ScriptClient } from './client';
 import { fenceKeyOf } from './commands';
 import { inspectReply } from './inspection';
@@ -110,12 +102,17 @@ export function redisOperator(client: ScriptClient, transport: Transport, clock:
     return integers(await transport.requestAlone(call, key, commandTimeoutMs, false), 1, key)[0]!;
   }
 
+  const { masters } = client;
   return {
     isLocal: false,
     get offsetMs() {
       return clock.offsetMs;
     },
-    keys: client.masters && ((...args) => keysAt(client, ...args)),
+    keys:
+      masters &&
+      async function* (prefix, commandTimeoutMs, isPaced = true) {
+        for (const send of masters()) yield* scanKeys(send, prefix, commandTimeoutMs, isPaced);
+      },
     see,
     async inspect(keys, commandTimeoutMs) {
       const all = await see(keys, commandTimeoutMs);
@@ -149,17 +146,4 @@ export function redisOperator(client: ScriptClient, transport: Transport, clock:
       return { atMs, texts: await recordsOf(ids, commandTimeoutMs) };
     },
   };
-}
-
-async function* keysAt(
-  client: ScriptClient,
-  prefix: string,
-  commandTimeoutMs: number,
-  isPaced = true,
-): AsyncGenerator<readonly string[], void> {
-  for (const send of client.masters!()) {
-    for await (const keys of scanKeys(send, prefix, commandTimeoutMs, isPaced)) {
-      yield keys.filter((key) => mayBeLock(key) && !isOfRegistry(key));
-    }
-  }
 }

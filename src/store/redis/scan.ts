@@ -1,6 +1,8 @@
-// Lists all keys of one server in small steps. No command takes long, and the steps together take a small share of the server's
+// Lists the locks of one server among all its keys, in small steps. No command takes long, and the steps together take a small share of the server's
 // time, as the server itself reports it.
 import { timers } from '../../core/clock';
+import { mayBeLock } from '../../core/keys';
+import { isOfRegistry } from '../operator';
 import type { SendWords } from './client';
 import { withDeadline } from './pipeline/deadlines';
 import { strangeReply } from './replies';
@@ -32,7 +34,7 @@ export async function* scanKeys(
     if (!Array.isArray(reply) || !Array.isArray(reply[1])) throw strangeReply(reply, '');
     cursor = String(reply[0]);
     const keys = reply[1].map(String);
-    yield keys;
+    yield keys.filter((key) => mayBeLock(key) && !isOfRegistry(key));
     if (!isPaced || cursor === '0') continue;
     const after = await commandMicros(send, timeoutMs);
     const takenMicros = before === undefined || after === undefined ? undefined : after - before;
