@@ -80,14 +80,12 @@ export function givenUp(key: Key): LockBackendError {
 }
 
 /** The same error, where the request may have taken effect. */
-export function asUnknown(error: LockBackendError): LockBackendError {
-  const { message, key, cause, redisCode, retryable } = error;
+export function asUnknown({ message, key, cause, redisCode, retryable }: LockBackendError): LockBackendError {
   return new LockBackendError(message, { key, cause, redisCode, retryable, unknown: true });
 }
 
 /** The same error, where the request has surely had no effect. */
-export function unsent(error: LockBackendError): LockBackendError {
-  const { message, key, cause, retryable } = error;
+export function unsent({ message, key, cause, retryable }: LockBackendError): LockBackendError {
   return new LockBackendError(message, { key, cause, retryable });
 }
 
