@@ -26,14 +26,12 @@ export interface ScriptClient {
    * refused them.
    */
   clustered: boolean;
-  /** The value of `maxmemory-policy`; rejects if it may not be read. */
-  evictionPolicy(): Promise<string>;
+  /** Sends a command without keys to any node. Resolves with the reply as JSON, whose form depends on client and protocol. */
+  command(...words: string[]): Promise<string>;
   /** The node that has a key, as far as the client knows; '' if there is a single node. */
   nodeOf(key: string): string;
   /** Makes a cluster client ask its other nodes for the key's node, because the expected node is silent. Absent if the client does that by itself. */
   readonly relocate?: ((key: string) => void) | undefined;
-  /** The reply to INFO server, of one node in a cluster; rejects if INFO is not permitted. */
-  serverInfo(): Promise<string>;
   /** Functions that send any command to each master; absent if the client cannot list the masters. */
   readonly masters?: (() => readonly SendWords[]) | undefined;
   /** A counter that goes up with each new connection; absent if connections cannot be counted. */

@@ -9,9 +9,10 @@ export function deploymentWarnings(client: ScriptClient): (minReplicas: number) 
 
   function checkEviction(): void {
     isEvictionChecked = true; // H60b
-    client.evictionPolicy().then(
-      (policy) => {
-        if (!/^(volatile|allkeys)-/.test(policy)) return; // a service may reply without a policy
+    client.command('CONFIG', 'GET', 'maxmemory-policy').then(
+      (reply) => {
+        const policy = /"((?:volatile|allkeys)-.*?)"/.exec(reply)?.[1];
+        if (policy === undefined) return; // a service may reply without a policy
         const message = `maxmemory-policy is ${policy}: Redis may evict held locks; use noeviction`;
         warn({ code: 'eviction', message, ...noLock('redis') });
       },

@@ -217,7 +217,7 @@ class RedisStore implements Node {
     const readiness = this.#client.readiness();
     if (readiness !== 'ready') throw notReady('', readiness, this.#client.advice);
     // The process does not stay alive for this reply.
-    const text = await withDeadline(this.#client.serverInfo(), '', timeoutMs, false);
+    const text = await withDeadline(this.#client.command('INFO', 'server'), '', timeoutMs, false);
     const number = (name: string): number => Number(new RegExp(`${name}:(\\d+)`).exec(text)?.[1] ?? 0);
     // Both times are differences of whole seconds; the finer clock gives the part of a second that has surely passed.
     const uptimeMs = (number('uptime_in_seconds') - 1) * 1000 + ((number('server_time_usec') / 1000) % 1000);

@@ -10,7 +10,7 @@ export function isBun(client: unknown): client is ForeignClient {
 
 export function bun(client: ForeignClient): ScriptClient {
   return {
-    ...clientOf(client, (name, ...words) => client.send(name, words)),
+    ...clientOf(client, ([name, ...words]) => client.send(name, words)),
     readiness: readinessOf(client),
     // A connection with a subscription keeps a process of Bun alive; the connection ends with the client, at the next
     // heartbeat.

@@ -1,7 +1,7 @@
 // Valkey GLIDE, standalone and cluster. The client routes a script by its keys, has no connection of its own to give, and words
 // errors in its own way. Scripts are sent as plain commands: GLIDE's class Script would have to be imported.
-import type { ScriptClient } from '../client';
-import { clientOf, type ForeignClient, hasMethods, policyIn } from './shape';
+import type { ScriptClient, SendWords } from '../client';
+import { clientOf, type ForeignClient, hasMethods } from './shape';
 
 /** GLIDE's `Decoder.String`: replies as text, whatever the client is configured to return. */
 const asText = { decoder: 1 };
@@ -12,21 +12,14 @@ export function isGlide(client: unknown): client is ForeignClient {
 
 export function glide(client: ForeignClient): ScriptClient {
   const clustered = hasMethods(client, 'pubsubShardChannels');
-  const run = (...words: string[]): Promise<unknown> => client.customCommand(words, asText).catch(inRedisWords);
-  const common = clientOf(client, run);
+  const send: SendWords = (words) => client.customCommand(words, asText).catch(inRedisWords);
+  const common = clientOf(client, send);
   return {
     ...common,
     // Only GLIDE's cluster client knows sharded channels.
     clustered,
     // The client connects when it is made and reconnects by itself; it shows only that it was closed.
     readiness: () => (client.isClosed === true ? 'closed' : 'ready'),
-    async evictionPolicy() {
-      return policyIn(await client.configGet(['maxmemory-policy'], asText));
-    },
-    async serverInfo() {
-      const answer = await run('INFO', 'server');
-      return typeof answer === 'string' ? answer : JSON.stringify(answer);
-    },
     masters: clustered ? undefined : common.masters,
   };
 }

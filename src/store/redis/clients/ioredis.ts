@@ -16,7 +16,7 @@ export function ioredis(client: ForeignClient): ScriptClient {
   const run: typeof send = stringNumbers === true ? (name, args) => send(name, args).then(numbers) : send;
   const relocate = (): void => void Promise.resolve(client.refreshSlotsCache()).catch(() => {});
   return {
-    ...clientOf(client, (...words) => plain(anyNode(client)).call(...words)),
+    ...clientOf(client, (words) => plain(anyNode(client)).call(...words)),
     keyPrefix: String(client.options.keyPrefix ?? ''),
     clustered,
     readiness: () => readinessOf(client.status),

@@ -29,7 +29,7 @@ export function nodeRedis(client: ForeignClient): ScriptClient {
   const relocate = kind === 'cluster' ? relocator(commands) : undefined;
   const masters = (): SendWords[] => mastersOf(client, commands, kind);
   return {
-    ...clientOf(client, (...words) => masters()[0]!(words)),
+    ...clientOf(client, (words) => masters()[0]!(words)),
     keyPrefix,
     clustered: kind === 'cluster',
     readiness,

@@ -1,6 +1,6 @@
 // The common part of the adapters: clients are recognized by their methods, and run a command that is given as words.
 import { optionError } from '../../../core/errors';
-import type { ScriptClient } from '../client';
+import type { ScriptClient, SendWords } from '../client';
 
 /** A client of another package, which is not there at compile time. */
 export type ForeignClient = Record<string, any>;
@@ -16,16 +16,15 @@ export function hasMethods(value: unknown, ...names: string[]): boolean {
 }
 
 /** A client by its way to send the words of a command: standalone, always ready, without messages. Its adapter says what is different. */
-export function clientOf(client: ForeignClient, run: (...words: string[]) => Promise<unknown>): ScriptClient {
+export function clientOf(client: ForeignClient, send: SendWords): ScriptClient {
   return {
     keyPrefix: '',
     clustered: false,
     readiness: () => 'ready',
-    evalsha: (sha, keys, args) => run('EVALSHA', sha, String(keys.length), ...keys, ...args),
-    eval: (lua, keys, args) => run('EVAL', lua, String(keys.length), ...keys, ...args),
-    evictionPolicy: async () => policyIn(await run('CONFIG', 'GET', 'maxmemory-policy')),
-    serverInfo: async () => String(await run('INFO', 'server')),
-    masters: () => [(words) => run(...words)],
+    evalsha: (sha, keys, args) => send(['EVALSHA', sha, String(keys.length), ...keys, ...args]),
+    eval: (lua, keys, args) => send(['EVAL', lua, String(keys.length), ...keys, ...args]),
+    command: async (...words) => JSON.stringify(await send(words)),
+    masters: () => [send],
     nodeOf: () => '',
     dedicate() {
       throw noDedicated(client);
@@ -43,13 +42,6 @@ export function noDedicated(client: unknown): TypeError | RangeError {
 /** Any node of a cluster: PUBLISH is broadcast, and after a lost connection another node may be better. */
 export function anyOf<T>(nodes: readonly T[]): T {
   return nodes[Math.floor(Math.random() * nodes.length)]!;
-}
-
-/** The reply to CONFIG GET: a list, a map or an object, depending on client and protocol. */
-export function policyIn(answer: any): string {
-  const name = 'maxmemory-policy';
-  if (Array.isArray(answer)) return String(answer[1]);
-  return String(answer instanceof Map ? answer.get(name) : answer[name]);
 }
 
 /** A counter of the client's events of this name since the first call; undefined if the client emits no events. */

@@ -13,11 +13,11 @@ export function isUpstash(client: unknown): client is ForeignClient {
 
 export function upstash(client: ForeignClient): ScriptClient {
   const send = hasMethods(client.client, 'request') ? overHttp(client.client) : byMethods(client);
-  const run = (...words: string[]): Promise<unknown> =>
+  const common = clientOf(client, (words) =>
     send(words).catch((error: unknown) => {
       throw withoutSecrets(error, client.client ?? {});
-    });
-  const common = clientOf(client, run);
+    }),
+  );
   return {
     ...common,
     advice: 'the Upstash client has no url or no token',
