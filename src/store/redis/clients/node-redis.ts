@@ -189,18 +189,15 @@ function dedicated(origin: Promise<ForeignClient>): DedicatedClient {
 
 /** Connects and selects the client's present database; a duplicate starts in the database of the options. */
 async function openLike(client: ForeignClient, connection: ForeignClient): Promise<void> {
+  const database = client.options?.database ?? 0;
+  let present = database;
   await connection.connect();
-  const database = await databaseOf(client);
-  if (database !== (client.options?.database ?? 0)) await connection.select(database);
-}
-
-/** The client's present database; that of the options if CLIENT INFO is not permitted. */
-async function databaseOf(client: ForeignClient): Promise<number> {
   try {
-    return (await plain(client).clientInfo()).db;
+    present = (await plain(client).clientInfo()).db;
   } catch {
-    return client.options?.database ?? 0;
+    // CLIENT INFO is not permitted
   }
+  if (present !== database) await connection.select(present);
 }
 
 function subscriberOf(client: ForeignClient, kind: NodeRedisKind): OpenSubscriber | undefined {
