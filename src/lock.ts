@@ -11,8 +11,8 @@ import {
   type Settings,
   settle,
   settleDrain,
-  settleWait,
   type WaitOptions,
+  waitRules,
 } from './core/options';
 import { runWithin, TakenLock, takenHere } from './hold/async-context';
 import { heldLockOf, type Lease } from './hold/lease';
@@ -178,7 +178,7 @@ export class Lock {
   }
 
   #settle(options: unknown): Settings {
-    const settings = settleWait(options, this.#settings);
+    const settings = settle(options, this.#settings, waitRules);
     this.#refuseIfLocked();
     return settings;
   }

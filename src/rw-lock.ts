@@ -13,10 +13,10 @@ import {
   type Settings,
   settle,
   settleDrain,
-  settleWait,
   settleWithOwn,
   textRule,
   type WaitOptions,
+  waitRules,
 } from './core/options';
 import type { HeldLock } from './hold/held-lock';
 import { getter, type Lease, leaseMethods, method } from './hold/lease';
@@ -142,7 +142,7 @@ function checkMin(option: string, ms: number, minMs: number): void {
 }
 
 async function upgrade(held: HeldLock, options: unknown): Promise<void> {
-  return changeInPlace(held, 'exclusive', settleWait(options, held.context.settings));
+  return changeInPlace(held, 'exclusive', settle(options, held.context.settings, waitRules));
 }
 
 const rwLeaseMethods: object = Object.create(leaseMethods, {

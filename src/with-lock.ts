@@ -6,7 +6,6 @@ import * as adoption from './acquire/adopt';
 import { acquireLease, checkFresh, optionsThenFunction, runJoining, runUnder, tryLease } from './acquire/run';
 import type { AcquireVariant } from './acquire/spec';
 import type { Key } from './core/keys';
-import { settleFor } from './core/last-options';
 import type { LockState, Slot } from './core/lock-state';
 import {
   type CachedOptions,
@@ -15,6 +14,7 @@ import {
   type Options,
   settle,
   settleDrain,
+  settleFor,
 } from './core/options';
 import { nextTick } from './core/real-timers';
 import type { DetachedLease, Lease } from './hold/lease';

@@ -1,7 +1,6 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { settleFor } from '../src/core/last-options';
-import { defaults, settle } from '../src/core/options';
+import { defaults, settle, settleFor } from '../src/core/options';
 
 /** The settings that the options give, or the error. */
 function outcome(work: () => unknown): unknown {

@@ -108,32 +108,35 @@ export interface CloseOptions {
   drain?: boolean | number | undefined;
 }
 
-/** @internal Options, complete and trusted. */
-export interface Settings {
-  readonly redis: RedisLike | readonly RedisLike[] | undefined;
-  readonly lifetimeMs: number | null;
-  readonly maxRetries: number;
-  readonly timeoutMs: number | undefined;
+/** @internal Options, complete and trusted. The values are the defaults. */
+export class Settings {
+  readonly redis: RedisLike | readonly RedisLike[] | undefined = undefined;
+  readonly lifetimeMs: number | null = 1000;
+  readonly maxRetries: number = 0;
+  readonly timeoutMs: number | undefined = undefined;
   /** True if only `timeout` was given: the caller waits in a queue if the store has one. */
-  readonly queued: boolean;
+  readonly queued: boolean = false;
   /** True if `timeout` or `maxRetries` was given at any level. */
-  readonly waitGiven: boolean;
-  readonly retryTimeoutMs: number;
-  readonly retryRatio: number;
-  readonly maxRetryTimeoutMs: number | undefined;
-  readonly jitter: number;
-  readonly signal: AbortSignal | undefined;
-  readonly autoExtend: boolean | undefined;
-  readonly maxHoldMs: number;
-  readonly owner: string | undefined;
-  readonly name: string;
-  readonly prefix: string;
-  readonly fencing: boolean;
-  readonly minReplicas: number;
-  readonly commandTimeoutMs: number;
-  readonly register: boolean;
-  readonly reentrant: boolean;
+  readonly waitGiven: boolean = false;
+  readonly retryTimeoutMs: number = 5;
+  readonly retryRatio: number = 1;
+  readonly maxRetryTimeoutMs: number | undefined = undefined;
+  readonly jitter: number = 0;
+  readonly signal: AbortSignal | undefined = undefined;
+  readonly autoExtend: boolean | undefined = undefined;
+  readonly maxHoldMs: number = Number.POSITIVE_INFINITY;
+  readonly owner: string | undefined = undefined;
+  readonly name: string = '';
+  readonly prefix: string = '';
+  readonly fencing: boolean = true;
+  readonly minReplicas: number = 0;
+  readonly commandTimeoutMs: number = 1000;
+  readonly register: boolean = false;
+  readonly reentrant: boolean = false;
 }
+
+/** @internal */
+export const defaults: Settings = { ...new Settings() };
 
 /** @internal The longest delay that a Node timer can keep. A timer with a longer delay fires at once. */
 export const maxTimerMs = 2 ** 31 - 1;
@@ -150,7 +153,7 @@ export interface Rule {
 }
 
 const isNumber = (value: unknown): boolean => typeof value === 'number';
-const isObject = (value: unknown): boolean => Object(value) === value;
+const isObject = (value: unknown): value is object => Object(value) === value;
 const isString = (value: unknown): boolean => typeof value === 'string';
 const isFunction = (value: unknown): boolean => typeof value === 'function';
 const always = (): boolean => true;
@@ -200,6 +203,8 @@ export const prefixRule: Rule = { expected: 'well-formed text', kind: isString, 
 /** @internal */
 export const lifetimeRule: Rule = { ...integer(1), expected: `a whole number of milliseconds, 1 to ${2 ** 53 - 1}` }; // H51b
 
+type Rules = Readonly<Record<string, Rule>>;
+
 const rules: Readonly<Record<keyof Options, Rule>> = {
   redis: {
     expected:
@@ -239,62 +244,34 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
   reentrant: flag,
 };
 
-/** @internal */
-export const defaults: Settings = {
-  redis: undefined,
-  lifetimeMs: 1000,
-  maxRetries: 0,
-  timeoutMs: undefined,
-  queued: false,
-  waitGiven: false,
-  retryTimeoutMs: 5,
-  retryRatio: 1,
-  maxRetryTimeoutMs: undefined,
-  jitter: 0,
-  signal: undefined,
-  autoExtend: undefined,
-  maxHoldMs: Number.POSITIVE_INFINITY,
-  owner: undefined,
-  name: '',
-  prefix: '',
-  fencing: true,
-  minReplicas: 0,
-  commandTimeoutMs: 1000,
-  register: false,
-  reentrant: false,
-};
-
 /**
  * @internal The settings of `options` on top of `base` (the factory's settings, or the defaults).
  *
  * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: says what was expected and what was given.
  */
-export function settle(options: unknown, base: Settings = defaults): Settings {
-  return options === undefined ? base : completed(optionsOf<Options>(options, rules), base);
+export function settle(options: unknown, base: Settings = defaults, known: Rules = rules): Settings {
+  return options === undefined ? base : completed(optionsOf<Options>(options, known), base);
 }
 
+const { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, signal } = rules;
+/** @internal The rules for a call that takes options for waiting only: all other options are those of its object. */
+export const waitRules = { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, signal };
+
+/** The settings whose names say that they are milliseconds. */
+const inMs: Readonly<Record<string, keyof Settings>> = {
+  lifetime: 'lifetimeMs',
+  timeout: 'timeoutMs',
+  retryTimeout: 'retryTimeoutMs',
+  maxRetryTimeout: 'maxRetryTimeoutMs',
+  maxHold: 'maxHoldMs',
+  commandTimeout: 'commandTimeoutMs',
+};
+
 function completed(given: Options, base: Settings): Settings {
-  const settings = {
-    ...base,
-    // A copy: the list belongs to the caller, who may change it.
-    redis: Array.isArray(given.redis) ? Object.freeze([...given.redis]) : (given.redis ?? base.redis),
-    lifetimeMs: given.lifetime === undefined ? base.lifetimeMs : given.lifetime,
-    retryTimeoutMs: given.retryTimeout ?? base.retryTimeoutMs,
-    retryRatio: given.retryRatio ?? base.retryRatio,
-    maxRetryTimeoutMs: given.maxRetryTimeout ?? base.maxRetryTimeoutMs,
-    jitter: given.jitter ?? base.jitter,
-    signal: given.signal ?? base.signal,
-    autoExtend: given.autoExtend ?? base.autoExtend,
-    maxHoldMs: given.maxHold ?? base.maxHoldMs,
-    owner: given.owner ?? base.owner,
-    name: given.name ?? base.name,
-    prefix: given.prefix ?? base.prefix,
-    fencing: given.fencing ?? base.fencing,
-    minReplicas: given.minReplicas ?? base.minReplicas,
-    commandTimeoutMs: given.commandTimeout ?? base.commandTimeoutMs,
-    register: given.register ?? base.register,
-    reentrant: given.reentrant ?? base.reentrant,
-  };
+  const settings: { -readonly [N in keyof Settings]: Settings[N] } & Record<string, unknown> = { ...base };
+  for (const name in given) if (name in rules) settings[inMs[name] ?? name] = given[name as keyof Options];
+  // A copy: the list belongs to the caller, who may change it.
+  if (Array.isArray(given.redis)) settings.redis = Object.freeze([...given.redis]);
   // The most specific level that sets `timeout` or `maxRetries` decides how to wait. Values of other levels are not mixed in.
   if (given.timeout !== undefined || given.maxRetries !== undefined) {
     settings.timeoutMs = given.timeout;
@@ -305,11 +282,46 @@ function completed(given: Options, base: Settings): Settings {
   return settings;
 }
 
-const { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, signal } = rules;
-const waitRules = { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, signal };
-/** @internal As `settle`, for a call that takes options for waiting only: all other options are those of its object. */
-export function settleWait(options: unknown, base: Settings): Settings {
-  return options === undefined ? base : completed(optionsOf<WaitOptions>(options, waitRules), base);
+/**
+ * @internal Makes a function that settles the options of a call as `settle` does, and keeps the last settings: most calls of a
+ * factory have equal options. Settling them anew costs 8 % of a sequential pair, and each lock would have settings of its own.
+ * Values are compared, because a caller may change its options between two calls. Only plain values are kept: keeping a client
+ * or a signal would keep it from the collector.
+ */
+export function settleFor(base: Settings): (options: unknown) => Settings {
+  let lastNames: readonly string[] = [];
+  let last: Options = {};
+  let lastSettings = base;
+
+  const isLast = (options: Options, names: readonly string[]): boolean =>
+    names.length === lastNames.length &&
+    names.every((name, n) => name === lastNames[n] && options[name as keyof Options] === last[name as keyof Options]);
+
+  return (options) => {
+    if (options === undefined) return base;
+    // An object that is not plain may inherit options.
+    if (!isObject(options) || Object.getPrototypeOf(options) !== Object.prototype) return settle(options, base);
+    const names = Object.getOwnPropertyNames(options);
+    if (isLast(options, names)) return lastSettings; // S30
+    const given = optionsOf<Options>(options, rules);
+    const settings = completed(given, base);
+    // A name that is not enumerable may be unknown.
+    // H77b
+    if (names.every((name) => Object.hasOwn(rules, name)) && !Object.values(given).some(isObject)) {
+      [lastNames, last, lastSettings] = [names, given, Object.freeze(settings)];
+    }
+    return settings;
+  };
+}
+
+/** @internal The options of a class or a call with options of its own, and the settings of the others on top of `base`. */
+export function settleWithOwn<T extends Options>(
+  options: unknown,
+  own: Rules,
+  base: Settings,
+): [own: T, settings: Settings] {
+  const given = optionsOf<T>(options, { ...own, ...rules });
+  return [given, completed(given, base)];
 }
 
 /** @internal The settings of a wait without end, unless the options limit the wait. */
@@ -318,13 +330,9 @@ export function endless(settings: Settings): Settings {
   return { ...settings, timeoutMs: Number.POSITIVE_INFINITY, maxRetries: Number.POSITIVE_INFINITY, queued: true };
 }
 
-/** @internal The checked options. */
-export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, Rule>>): T {
-  return checked<T>(objectOf(options, Object.keys(known)), known);
-}
-
-/** Reads and checks each option once, also a value of a getter or of a prototype. */
-function checked<T>(all: Record<string, unknown>, known: Readonly<Record<string, Rule>>): T {
+/** @internal The options that are given, checked. Reads each one once, also a value of a getter or of a prototype. */
+export function optionsOf<T>(options: unknown, known: Rules): T {
+  const all = objectOf(options, known);
   const given: Record<string, unknown> = {};
   for (const name in known) {
     const rule = known[name]!;
@@ -337,7 +345,7 @@ function checked<T>(all: Record<string, unknown>, known: Readonly<Record<string,
 }
 
 /** The options as an object without unknown names. */
-function objectOf(options: unknown, known: readonly string[]): Record<string, unknown> {
+function objectOf(options: unknown, known: object): Record<string, unknown> {
   if (options === undefined) return {};
   if (isClient(options) || (Array.isArray(options) && options.some(isClient))) {
     // The client is not shown: it may know a password.
@@ -347,7 +355,7 @@ function objectOf(options: unknown, known: readonly string[]): Record<string, un
     throw optionError('options', 'an object', options);
   }
   for (const name of Object.keys(options)) {
-    if (!known.includes(name)) throw unknownOptionError(name, adviceFor(name, known)); // H12d
+    if (!Object.hasOwn(known, name)) throw unknownOptionError(name, adviceFor(name, Object.keys(known))); // H12d
   }
   return options as Record<string, unknown>;
 }
@@ -375,22 +383,15 @@ function isOfKind(rule: Rule, value: unknown): boolean {
   }
 }
 
-/** @internal The options of a class: its own, checked, and the settings of all the others on top of `base`. `T` has the types of its own. */
-export function settleWithOwn<T>(
-  options: unknown,
-  own: Readonly<Record<string, Rule>>,
-  base: Settings,
-): [own: T, settings: Settings] {
-  const all = objectOf(options, [...Object.keys(own), ...Object.keys(rules)]);
-  return [checked<T>(all, own), completed(checked<Options>(all, rules), base)];
-}
-
-const drainRule = milliseconds('true, false, or milliseconds, at least 0', (value) => value >= 0);
+const drainRule: Rule = {
+  expected: 'true, false, or milliseconds, at least 0',
+  kind: (value) => typeof value === 'boolean' || isNumber(value),
+  possible: (value) => value >= 0,
+};
 
 /** @internal The ms for which `close` waits for holders: Infinity for `drain: true`, 0 for false. */
 export function settleDrain(options: unknown): number {
-  const { drain = true } = objectOf(options, ['drain']) as CloseOptions;
-  if (typeof drain === 'boolean') return drain ? Number.POSITIVE_INFINITY : 0;
-  checkValue('drain', drainRule, drain);
-  return drain;
+  const { drain = true } = optionsOf<CloseOptions>(options, { drain: drainRule });
+  if (typeof drain === 'number') return drain;
+  return drain ? Number.POSITIVE_INFINITY : 0;
 }
