@@ -9,33 +9,22 @@ import type * as os from 'node:os';
 import type * as util from 'node:util';
 import * as standIns from './stand-ins';
 
-interface NodeModules {
-  'node:async_hooks': typeof asyncHooks;
-  'node:crypto': typeof crypto;
-  'node:diagnostics_channel': typeof diagnostics;
-  'node:os': typeof os;
-  'node:util': typeof util;
-}
-
 const { AsyncLocalStorage: globalStorage, EdgeRuntime, navigator, process, Buffer } = globalThis as any;
 
 /** A module of Node, or as much of it as this runtime has. Node before 20.16 gives it to a CommonJS module alone. */
-function builtin<N extends keyof NodeModules>(name: N): Partial<NodeModules[N]> {
+function builtin<M>(name: string): Partial<M> {
   const { require } = typeof module === 'object' ? module : ({} as Partial<NodeModule>);
   return process?.getBuiltinModule?.(name) ?? require?.call(module, name) ?? {};
 }
 
 /** Remembers nothing where there is none: a wait for one's own lock is not found out there. Vercel's edge has it as a global. */
 export const AsyncLocalStorage: typeof asyncHooks.AsyncLocalStorage =
-  builtin('node:async_hooks').AsyncLocalStorage ?? globalStorage ?? standIns.NoStorage;
+  builtin<typeof asyncHooks>('node:async_hooks').AsyncLocalStorage ?? globalStorage ?? standIns.NoStorage;
 
-const { channel: ownChannel, tracingChannel: ownTracingChannel } = builtin('node:diagnostics_channel');
-const standInChannels = standIns as unknown as typeof diagnostics;
+const ownChannels = builtin<typeof diagnostics>('node:diagnostics_channel');
+export const { channel, tracingChannel } = { ...standIns, ...ownChannels } as unknown as typeof diagnostics;
 
-export const channel: typeof diagnostics.channel = ownChannel ?? standInChannels.channel;
-export const tracingChannel: typeof diagnostics.tracingChannel = ownTracingChannel ?? standInChannels.tracingChannel;
-
-const { createHash, randomFillSync } = builtin('node:crypto');
+const { createHash, randomFillSync } = builtin<typeof crypto>('node:crypto');
 
 export const fillRandom: (bytes: Uint8Array) => unknown =
   randomFillSync ?? ((bytes) => globalThis.crypto.getRandomValues(bytes));
@@ -48,7 +37,8 @@ export const sha1: (text: string) => string =
 
 /** A value as the text for an error. */
 export const inspect: (value: unknown, options: util.InspectOptions) => string =
-  builtin('node:util').inspect ?? ((value) => (typeof value === 'string' ? JSON.stringify(value) : String(value)));
+  builtin<typeof util>('node:util').inspect ??
+  ((value) => (typeof value === 'string' ? JSON.stringify(value) : String(value)));
 
 /** The process id; 0 in a runtime without processes. */
 export const pid: number = process?.pid ?? 0;
@@ -56,7 +46,7 @@ export const pid: number = process?.pid ?? 0;
 /** The host's name, or else the runtime's; 'host' if that cannot be read either. */
 export function hostName(): string {
   try {
-    return (builtin('node:os').hostname?.() ?? String(navigator.userAgent)).slice(0, 200) || 'host';
+    return (builtin<typeof os>('node:os').hostname?.() ?? String(navigator.userAgent)).slice(0, 200) || 'host';
   } catch {
     return 'host';
   }
