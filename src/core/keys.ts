@@ -29,10 +29,7 @@ export function lockKeys(key: Key, prefix: string): Key {
   if (typeof key === 'string') return lockKey(key, prefix); // H12
   if (!Array.isArray(key)) throw optionError('key', 'a string, or an array of strings', key); // H12b
   if (key.length === 0) throw impossible('at least one key in the array', key);
-  if (key.length === 1) return lockKey(key[0], prefix);
-  const keys: string[] = [];
-  for (let n = 0; n < key.length; n += 1) keys.push(lockKey(key[n], prefix));
-  keys.sort();
+  const keys = Array.from(key, (each) => lockKey(each, prefix)).sort();
   const each = keys.filter((full, n) => full !== keys[n - 1]);
   return each.length === 1 ? each[0]! : each;
 }
