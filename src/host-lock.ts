@@ -11,7 +11,8 @@ import {
   NotAcquiredLockError,
 } from './core/errors';
 import { lockKey } from './core/keys';
-import { checkValue, lifetimeRule, maxTimerMs, milliseconds, optionsOf, type Rule } from './core/options';
+import { checkValue, lifetimeRule, milliseconds, optionsOf, type Rule } from './core/options';
+import { maxTimerMs } from './core/timers';
 import { newToken } from './core/token';
 import type { Store } from './store/contract';
 import { sharedMemoryStore } from './store/embedded/shared-memory/shared-memory';

@@ -2,6 +2,7 @@
 import { optionError, unknownOptionError } from './errors';
 import { adviceFor } from './option-names';
 import type { RedisLike } from './redis-like';
+import { maxTimerMs } from './timers';
 
 /** Options for waiting. `undefined` means "not given". */
 export interface WaitOptions {
@@ -137,9 +138,6 @@ export class Settings {
 
 /** @internal */
 export const defaults: Settings = { ...new Settings() };
-
-/** @internal The longest delay that a Node timer can keep. A timer with a longer delay fires at once. */
-export const maxTimerMs = 2 ** 31 - 1;
 
 /** @internal */
 export interface Rule {

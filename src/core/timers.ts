@@ -23,8 +23,8 @@ interface TimedClock {
   readonly stepMs: number;
 }
 
-/** The longest delay that a timer can have. */
-const maxDelayMs = 2 ** 31 - 1;
+/** The longest delay that a timer of Node can keep. A timer with a longer delay fires at once. */
+export const maxTimerMs = 2 ** 31 - 1;
 /** The maximum of calls in one turn of the event loop: a full batch. Ten thousand renewals at once would block it for a tenth of a second. */
 const maxInTurn = 128;
 
@@ -135,7 +135,7 @@ class SharedTimer {
   #arm(): void {
     const start = this.#start;
     const leftMs = Math.ceil(this.#dueMs - this.#clock.nowMs());
-    const ms = Math.min(leftMs, this.#clock.stepMs, maxDelayMs);
+    const ms = Math.min(leftMs, this.#clock.stepMs, maxTimerMs);
     this.#isCut = ms < leftMs;
     this.#timer = start(() => this.#onTimer(), Math.max(ms, 0)); // H93c
     if (this.#keepingAlive === 0) idle(this.#timer);
