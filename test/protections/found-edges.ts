@@ -68,7 +68,7 @@ export const foundEdges: readonly Protection[] = [
   {
     hazard: 'H98',
     without: 'each wait has a listener of its own',
-    changes: [piece('H98', 'listeners.get(signal) ?? ', '')],
+    changes: [piece('H98', 'worksOf(signal)', 'new AbortWorks()')],
     test: 'on-abort.test.ts',
   },
   {
