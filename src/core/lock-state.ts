@@ -34,18 +34,8 @@ export interface HolderState {
   remaining: number;
 }
 
-const foreign = new WeakSet<HolderState>();
-
-/** @internal Marks a holder that does not use this library: its release wakes nobody. The mark is not a public field. */
-export function asForeign(holder: HolderState): HolderState {
-  foreign.add(holder);
-  return holder;
-}
-
-/** @internal True if the holder was marked by `asForeign`. */
-export function isForeign(holder: HolderState): boolean {
-  return foreign.has(holder);
-}
+/** @internal The holders that do not use this library: their release wakes nobody. They are marked here, not in a public field. */
+export const foreignHolders = new WeakSet<HolderState>();
 
 /** A waiter, as it is seen from outside. */
 export interface WaiterState {

@@ -1,6 +1,6 @@
 // The rows that the ledger makes of its snapshots: which rows have which badges, and which come first.
 import { expect } from 'chai';
-import { asForeign, type HolderState } from '../../src/core/lock-state';
+import { foreignHolders, type HolderState } from '../../src/core/lock-state';
 import { Ledger, maxRows } from '../../src/tools/page/ledger';
 import type { PageLock, PageSnapshot } from '../../src/tools/page/source';
 
@@ -22,7 +22,8 @@ function lock(key: string, scene: Scene): PageLock {
   const facts = { owner: 'o', kind: 'exclusive', permits: 1 } as const;
   const holders = held.map((_, n): HolderState => {
     const holder = { id: `0000000${n}`, ...facts, remaining };
-    return isForeign ? asForeign(holder) : holder;
+    if (isForeign) foreignHolders.add(holder);
+    return holder;
   });
   const holds = held.flatMap((heldMs, n) => {
     return heldMs === undefined

@@ -1,6 +1,6 @@
 // Reads the reply of inspect.lua: holders and waiters, from the members that holders.lua, queue.lua and waiters.lua write.
 import type { LockBackendError } from '../../core/errors';
-import { asForeign, type HolderState, type HoldKind, type WaiterState } from '../../core/lock-state';
+import { foreignHolders, type HolderState, type HoldKind, type WaiterState } from '../../core/lock-state';
 import { utf8 } from '../../core/runtime';
 import { isOurs, ownerOf } from '../../core/token';
 import { refusal } from '../backend-errors';
@@ -76,7 +76,8 @@ function scoreOf(text: unknown): number {
 
 function soleHolderOf(token: string, remaining: number): HolderState {
   const holder = holderOf(token, 'exclusive', 1, remaining);
-  return isOurs(token) ? holder : asForeign(holder);
+  if (!isOurs(token)) foreignHolders.add(holder);
+  return holder;
 }
 
 const holder = /^1 ([rwp]) (\d+) \d+ \d+ (\d+) (.*)$/s;

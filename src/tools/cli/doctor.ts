@@ -1,6 +1,6 @@
 // doctor: finds problems of locks on this server and their remedies. It changes nothing.
 import { LockBackendError } from '../../core/errors';
-import { isForeign } from '../../core/lock-state';
+import { foreignHolders } from '../../core/lock-state';
 import type { Store } from '../../store/contract';
 import type { SendWords } from '../../store/redis/client';
 import { checkServer, type Finding, fail, foreignTypes, infoOf, ok, roundTrips, runtime, warn } from './checks';
@@ -82,7 +82,7 @@ async function withoutEnd({ operator }: Store, prefix: string): Promise<Finding>
     for await (const keys of operator.keys(prefix, silentMs)) {
       for (const [n, state] of (await operator.inspect(keys, silentMs)).entries()) {
         if (state instanceof LockBackendError || state.remaining !== Number.POSITIVE_INFINITY) continue;
-        if (prefix !== '' || !state.holders.some(isForeign)) found.push(keys[n]!);
+        if (prefix !== '' || !state.holders.some((each) => foreignHolders.has(each))) found.push(keys[n]!);
       }
       if (performance.now() - startMs > searchMs) break;
     }

@@ -1,7 +1,7 @@
 // The rows of the page, made from snapshots. Rows have clock times instead of remaining ms, so that a row stays the same while nothing
 // happens to its lock. Rows also have badges, and facts that only several snapshots show: the start of a hold, the length of a lease,
 // and losses.
-import { type HolderState, isForeign, type WaiterState } from '../../core/lock-state';
+import { foreignHolders, type HolderState, type WaiterState } from '../../core/lock-state';
 import type { PageLock, PageSnapshot } from './source';
 
 /** The problems of a lock, the worst first. */
@@ -198,7 +198,7 @@ function hasLongWait(holders: readonly RowHolder[], queue: readonly RowWaiter[],
 function badgesOf(seen: PageLock, idleSince: number | undefined, isLongWait: boolean, nowMs: number): Badge[] {
   const { lock, isSilent } = seen;
   const endless = lock.holders.some(({ remaining }) => remaining === Number.POSITIVE_INFINITY);
-  const foreign = lock.holders.some(isForeign);
+  const foreign = lock.holders.some((each) => foreignHolders.has(each));
   const isFreeForLong = idleSince !== undefined && nowMs - idleSince >= stuckMs;
   const isHopeless = lock.waiters > 0 && endless && (isSilent || foreign);
   const has: Record<Badge, boolean> = {

@@ -3,7 +3,7 @@
 // at once. Many rows cost less than one command per second in the long run, whatever each read costs.
 import { LockBackendError } from '../../core/errors';
 import { lockKey } from '../../core/keys';
-import { isForeign, type StoreKind } from '../../core/lock-state';
+import { foreignHolders, type StoreKind } from '../../core/lock-state';
 import { settle } from '../../core/options';
 import { setImmediate } from '../../core/real-timers';
 import type { RedisLike } from '../../core/redis-like';
@@ -226,7 +226,7 @@ export class Source {
 
   /** Tells if an inspected key is a lock. Without a prefix, a string that another program wrote is not. */
   #isLock({ lock }: SeenLock): boolean {
-    return lock.waiters > 0 || this.#prefix !== '' || !lock.holders.some(isForeign);
+    return lock.waiters > 0 || this.#prefix !== '' || !lock.holders.some((each) => foreignHolders.has(each));
   }
 
   #coverage(processes: number): string {
