@@ -27,7 +27,7 @@ const reasons = {
     { code: 'entry.ticket < mine', to: 'entry.ticket <= mine', why: 'no two entries have the same ticket' },
   ],
   'src/store/embedded/machine/mutex-machine.ts': [
-    { code: 'if (untilMs >= 0) {', to: 'untilMs > 0', why: 'equivalent: what is held never ends at 0' },
+    { code: 'if (untilMs >= 0)', to: 'untilMs > 0', why: 'equivalent: what is held never ends at 0' },
     { code: 'row.endMs < endMs', to: '<=', why: 'equivalent: the same end' },
     { code: "return 'none'", to: '""', why: 'equivalent: it is compared with "mine" and "given" only' },
     { code: "return 'yielding'", to: '""', why: 'equivalent: it is compared with "mine" and "given" only' },

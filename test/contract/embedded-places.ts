@@ -7,12 +7,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { EmbeddedStore } from '../../src/core/redis-like';
-import { neverMs } from '../../src/store/embedded/machine/inspection';
+import { neverMs } from '../../src/store/embedded/machine/row';
 import { handleOf, MemoryTable } from '../../src/store/embedded/memory';
 import { sharedMemoryStore } from '../../src/store/embedded/shared-memory/shared-memory';
-import { standFor, tableOf } from '../../src/store/embedded/store';
-import type { Table } from '../../src/store/embedded/table';
+import { standFor } from '../../src/store/embedded/store';
+import type { Table } from '../../src/store/embedded/verbs';
 import { noEngine } from '../embedded/engine';
+import { tableOf } from '../support/embedded-table';
 import type { Connection, Here, Place } from './places';
 
 export const stranger = 'a stranger';
@@ -136,7 +137,7 @@ class EmbeddedHere implements Here {
   }
 
   async keys(): Promise<string[]> {
-    return this.#table.keys();
+    return this.#table.run((machine) => machine.keys());
   }
 
   get #table(): Table {
@@ -191,9 +192,5 @@ class Counted implements Table {
 
   lagMs = (): number => this.#table.lagMs?.() ?? 0;
 
-  listen: Table['listen'] = (channel, onMessage) => this.#table.listen(channel, onMessage);
-
-  keys(): string[] {
-    return this.#table.keys();
-  }
+  listen: Table['listen'] = (...args) => this.#table.listen(...args);
 }

@@ -3,8 +3,8 @@ import { inspect } from 'node:util';
 import { expect } from 'chai';
 import sinon from 'sinon';
 import redisExpLock from '../../src/index';
-import { tableOf } from '../../src/store/embedded/store';
 import { failure, thrown } from '../contract/outcomes';
+import { keysOf, tableOf } from '../support/embedded-table';
 import { waitFor } from '../support/processes';
 
 const { memoryStore } = redisExpLock;
@@ -202,7 +202,7 @@ describe('the memory store', () => {
       fences.set(n % 9_000, lease.fence);
       await lease();
     }
-    expect(tableOf(store).keys().length).to.be.lessThan(5_000);
+    expect(keysOf(store).length).to.be.lessThan(5_000);
     for (const lease of [...held, many]) expect(await lease()).to.equal(true);
   });
 
@@ -219,15 +219,15 @@ describe('the memory store', () => {
     };
     const rwOf = (n: number) => new redisExpLock.RWLock(`free:${n}`, { redis: store });
     await crowd();
-    expect(tableOf(store).keys().length).to.be.lessThan(5_000);
+    expect(keysOf(store).length).to.be.lessThan(5_000);
     expect(await withLock.cached('cached', { ttl: 60_000 }, () => 'again')).to.equal('kept');
     expect(await failure(rw.acquireWrite({ maxRetries: 0 }))).to.include({ code: 'ERR_LOCK_ATTEMPTS' });
     expect(await withLock.inspect('semaphore')).to.include({ mode: 'permits', waiters: 1 });
     expect([await reader.release(), await permits.release()]).to.deep.equal([true, true]);
     expect(await (await waiting).release()).to.equal(true);
     await crowd();
-    expect(tableOf(store).keys()).not.to.include.members(['rw']);
-    expect(tableOf(store).keys()).not.to.include.members(['semaphore']);
+    expect(keysOf(store)).not.to.include.members(['rw']);
+    expect(keysOf(store)).not.to.include.members(['semaphore']);
   });
 
   it('a closed store refuses; options that are none are refused', async () => {

@@ -6,7 +6,7 @@
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import { tableOf } from '../../src/store/embedded/store';
+import { tableOf } from '../support/embedded-table';
 import { waitFor } from '../support/processes';
 import { sharedRedis, uniqueKey } from '../support/redis';
 import { FakeRedis } from './holding';

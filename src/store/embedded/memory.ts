@@ -2,16 +2,15 @@
 //
 // Invariant: time only goes forward, whatever its clock does, so that fences do too.
 import { type Clock, clockOf, leapingClock } from '../../core/clock';
-import { type Key, lockKey } from '../../core/keys';
+import { type Key, listOf, lockKey } from '../../core/keys';
 import { checkValue, functionRule, lifetimeRule, optionsOf } from '../../core/options';
 import { nextTick } from '../../core/real-timers';
 import type { EmbeddedStore } from '../../core/redis-like';
-import type { Listening } from '../contract';
-import { neverMs } from './machine/inspection';
+import type { Checkable, Listening, Renewed } from '../contract';
 import { Machine } from './machine/mutex-machine';
-import { isSpare, MemoryRows } from './machine/row';
+import { isSpare, MemoryRows, msOf, neverMs } from './machine/row';
 import { closedStore, standFor } from './store';
-import { RenewedLocks, type Table } from './table';
+import type { Table } from './verbs';
 
 export interface MemoryStoreOptions {
   /**
@@ -75,7 +74,7 @@ export function handleOf(table: MemoryTable): MemoryStore {
     seize(key, lifetime) {
       const full = lockKey(key, '');
       if (lifetime !== undefined) checkValue('lifetime', lifetimeRule, lifetime);
-      table.run((machine, micros) => machine.put(full, stranger, Math.floor(micros / 1000) + (lifetime ?? neverMs)));
+      table.run((machine, micros) => machine.put(full, stranger, msOf(micros) + (lifetime ?? neverMs)));
     },
   };
   return standFor(handle, table);
@@ -146,10 +145,6 @@ export class MemoryTable implements Table {
     this.#listeners.clear();
   }
 
-  keys(): string[] {
-    return [...this.#rows.keys()];
-  }
-
   /**
    * Removes spare rows when there are twice as many rows as the last sweep left: a constant cost for each row. A sweep never
    * runs in the middle of a command, which may use a row that is still spare.
@@ -180,5 +175,30 @@ export class MemoryTable implements Table {
     nextTick(() => {
       for (const listener of [...(this.#listeners.get(channel) ?? [])]) listener(text);
     });
+  }
+}
+
+/**
+ * Renewed locks of a store that only this process uses. Before any command on its key, each may renew itself as it would have in
+ * time: nothing can take a lock while the event loop is blocked, so a blocked loop loses none.
+ */
+class RenewedLocks implements Renewed {
+  readonly #byKey = new Map<string, Set<Checkable>>();
+
+  add(keys: Key, held: Checkable): void {
+    for (const key of listOf(keys)) this.#byKey.set(key, (this.#byKey.get(key) ?? new Set()).add(held));
+  }
+
+  remove(keys: Key, held: Checkable): void {
+    for (const key of listOf(keys)) {
+      const all = this.#byKey.get(key);
+      if (all?.delete(held) && all.size === 0) this.#byKey.delete(key);
+    }
+  }
+
+  /** @param keys Default: all keys. */
+  check(keys: Key = [...this.#byKey.keys()]): void {
+    if (this.#byKey.size === 0) return;
+    for (const key of listOf(keys)) for (const held of this.#byKey.get(key) ?? []) held.check();
   }
 }

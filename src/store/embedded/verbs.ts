@@ -1,28 +1,55 @@
-// The verbs of a store without a server. When a call returns, its command has been carried out, alone.
-import { earlier, type Moment, now } from '../../core/clock';
+// The verbs of a store without a server, and the table that they run on. When a call returns, its command has been carried out,
+// alone.
+import { earlier } from '../../core/clock';
 import { optionError } from '../../core/errors';
-import { listOf } from '../../core/keys';
+import { type Key, listOf } from '../../core/keys';
 import { givenUp, refusal } from '../backend-errors';
-import type {
-  AcquireReply,
-  AcquireRequest,
-  ExtendReply,
-  ExtendRequest,
-  ReleaseReply,
-  ReleaseRequest,
-  SynchronousVerbs,
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  type Channels,
+  type Clock,
+  type ExtendReply,
+  type ExtendRequest,
+  type Moment,
+  now,
+  type ReleaseReply,
+  type ReleaseRequest,
+  type Renewed,
+  type SynchronousVerbs,
 } from '../contract';
 import { slotAt } from '../slots';
 import type { CommandOutcome } from './machine/command';
-import { neverMs, remainingOf } from './machine/inspection';
 import type { Machine } from './machine/mutex-machine';
-import type { RenewedLocks, Table } from './table';
+import { msOf, neverMs, remainingOf } from './machine/row';
+
+/** @internal The rows, their clock, and the listeners for grants. */
+export interface Table extends Channels {
+  /** Opens the table before its first command; otherwise `run` does so. */
+  open?(): void;
+  /**
+   * Runs one command; nobody else sees or changes the rows meanwhile.
+   *
+   * @param keys The keys whose renewed locks are checked first. The command counts from before the check, so that a process that
+   *             stands still between the two loses no lock. A late renewal of one lock lets time pass for the other locks.
+   * @param monoMs A reading of this table's clock from which the command counts, if no later command has run. Absent: now. A table
+   *               that other processes use reads its clock anew.
+   * @throws {LockBackendError} the table is closed or full.
+   */
+  run<T>(work: (machine: Machine, micros: number) => T, keys?: Key, monoMs?: number): T;
+  /** The largest lag of `micros` behind the clock of another process at the same table. Default 0. */
+  lagMs?(): number;
+  /** The table's own clock; absent: the clocks of this process. */
+  readonly clock?: Clock | undefined;
+  /** The renewed locks, if only this process uses the table. */
+  readonly renewed?: Renewed | undefined;
+}
 
 /** The uncertainty of another process's grant: it counts from a whole ms, rounded down by that process's clock. */
 const grantClockMs = 2;
 
 export class EmbeddedVerbs implements SynchronousVerbs {
-  readonly renewed: RenewedLocks | undefined;
+  readonly renewed: Renewed | undefined;
   readonly #table: Table;
 
   constructor(table: Table) {
@@ -37,7 +64,7 @@ export class EmbeddedVerbs implements SynchronousVerbs {
     const sent = this.#sendMoment();
     const work = (machine: Machine, micros: number): AcquireReply => {
       const reply = replyOf(machine.acquire(request, micros), this.#from(sent, micros));
-      return slots === undefined ? reply : { ...reply, slot: slotAt(Math.floor(micros / 1000), slots) };
+      return slots === undefined ? reply : { ...reply, slot: slotAt(msOf(micros), slots) };
     };
     try {
       return this.#table.run(work, keys, sent.monoMs);

@@ -3,7 +3,7 @@
 import { appendFileSync, readFileSync, writeSync } from 'node:fs';
 import { isMainThread, Worker, workerData } from 'node:worker_threads';
 import redisExpLock from '../../../src/index';
-import { tableOf } from '../../../src/store/embedded/store';
+import { tableOf } from '../../support/embedded-table';
 
 const { sharedMemoryStore, LockError } = redisExpLock;
 const never = (): Promise<never> => new Promise(() => setInterval(() => {}, 1000));

@@ -4,10 +4,7 @@ import type { LockState } from '../../../core/lock-state';
 import { ownerOf } from '../../../core/token';
 import { holderOf, type InspectedLock, waiterOf } from '../../inspected';
 import { maxShown } from '../../operator';
-import { type LockRow, newShared } from './row';
-
-/** An end so far away that it is none; finite, so that a table can keep it as text. */
-export const neverMs = 2 ** 53;
+import { type LockRow, msOf, newShared, remainingOf } from './row';
 
 const kinds = { shared: 'read', exclusive: 'write', counted: 'permits', upgrade: 'write' } as const;
 
@@ -16,10 +13,9 @@ export function inspectRow(
   fence: number,
   micros: number,
 ): InspectedLock {
-  const nowMs = Math.floor(micros / 1000);
+  const nowMs = msOf(micros);
   const members = shared.holders
-    .filter((each) => each.endMs > nowMs)
-    .sort((a, b) => a.endMs - b.endMs)
+    .toSorted((a, b) => a.endMs - b.endMs)
     .map((each) => ({ ...each, kind: kinds[each.kind] }));
   const holders = token === undefined ? members : [{ token, kind: 'exclusive' as const, permits: 1, endMs }];
   const last = holders.at(-1);
@@ -46,9 +42,4 @@ export function inspectRow(
       .flatMap((each) => waiterOf(each.token, each.kind, each.ticket, each.deadlineMs, micros) ?? []),
   };
   return { token: last?.token, state };
-}
-
-/** The ms left of a lifetime that may have no end. */
-export function remainingOf(leftMs: number): number {
-  return leftMs > neverMs / 2 ? Number.POSITIVE_INFINITY : leftMs;
 }

@@ -3,80 +3,85 @@
 // The steps are those of the .lua files, in the same order. Nothing here waits; time comes with each command, like Redis's own
 // clock.
 //
-// This file has the verbs of a mutex, and the entry to those of locks with a mode (shared-machine.ts).
+// This file has the verbs of a mutex, the entry to those of locks with a mode (shared-machine.ts), and the text beside a lock.
 
-import { listOf } from '../../../core/keys';
+import { type Key, listOf } from '../../../core/keys';
 import { hashOf } from '../../../core/token';
-import type { ExtendReply, Mode, ReleaseReply } from '../../contract';
+import type { ExtendReply, Mode, ReleaseReply, Slot } from '../../contract';
+import type { InspectedLock } from '../../inspected';
 import { freedChannel } from '../../operator';
 import { limits, maxAheadMicros } from '../../protocol';
 import { type Slots, slotAt } from '../../slots';
-import type { AcquireCommand, CommandOutcome, ExtendCommand, LockRequest, ReleaseCommand } from './command';
-import { neverMs } from './inspection';
-import { LockTable } from './lock-table';
-import { enqueue, front, hasQueue, markPoll, mustYield } from './mutex-queue';
-import type { LockRow } from './row';
+import type { AcquireCommand, CommandOutcome, ExtendCommand, LockRequest, Publish, ReleaseCommand } from './command';
+import { inspectRow } from './inspection';
+import { enqueue, forgetQueue, front, hasQueue, markPoll, mustYield } from './mutex-queue';
+import { type LockRow, MemoryRows, msOf, neverMs, newShared, type Rows, type SharedHolder } from './row';
 import { type SharedCommand, SharedLock } from './shared-machine';
 
 const notMutex = 'WRONGTYPE this key is held by a readers-writer lock or a semaphore';
 
+type GrantOutcome = Extract<CommandOutcome, { outcome: 'granted' }>;
+
 interface Handing {
   /** The caller's token, whose grant needs no message and no confirmation. */
-  readonly mine: string | undefined;
-  readonly yieldMs: number;
+  readonly mine?: string | undefined;
+  readonly yieldMs?: number;
   /** True if the lock passes from one holder to the next without being free. */
   readonly isHandOff: boolean;
 }
 
-export class Machine extends LockTable {
+export class Machine {
+  readonly publish: Publish;
+  readonly #rows: Rows;
+
+  constructor(publish: Publish, rows: Rows = new MemoryRows()) {
+    this.publish = publish;
+    this.#rows = rows;
+  }
+
   acquire(command: AcquireCommand, micros: number): CommandOutcome {
-    const { token, queueAs, mode, notAfterMs = Number.POSITIVE_INFINITY } = command;
-    if (mode !== undefined) return this.#acquireShared({ ...command, mode }, micros);
-    if (command.slots !== undefined) return this.#acquireOnce({ ...command, slots: command.slots }, micros);
-    const nowMs = Math.floor(micros / 1000);
+    const { token, queueAs, mode, slots, notAfterMs = Number.POSITIVE_INFINITY } = command;
+    const nowMs = msOf(micros);
     if (nowMs > notAfterMs) return { outcome: 'late' }; // H3g
-    const rows = listOf(command.keys).map((key) => this.row(key, nowMs));
-    for (const { shared } of rows) if (shared?.holders.some((each) => each.endMs > nowMs)) throw new Error(notMutex); // H79e
+    if (mode !== undefined) return this.#acquireShared({ ...command, mode }, micros);
+    if (slots !== undefined) return this.#acquireOnce({ ...command, slots }, micros);
+    const rows = this.#all(command.keys, micros);
+    for (const { shared } of rows) if (shared !== undefined && shared.holders.length > 0) throw new Error(notMutex); // H79e
     let untilMs = -1;
     for (const row of rows) if (row.token !== undefined && row.token !== token) untilMs = Math.max(untilMs, row.endMs);
-    if (untilMs >= 0) {
+    const refused = (row: LockRow, busyUntilMs: number): CommandOutcome => {
       if (queueAs === undefined) markPoll(rows, command.pauseMs, nowMs);
-      return this.#busy(rows[0]!, untilMs, command, micros);
-    }
+      return this.#busy(row, busyUntilMs, command, micros);
+    };
+    if (untilMs >= 0) return refused(rows[0]!, untilMs);
     for (const row of rows) {
       if (row.token !== undefined || !hasQueue(row)) continue;
       if (queueAs) enqueue(row, command, queueAs, micros);
-      const whose = this.#grant(row, micros, { mine: queueAs && token, yieldMs: 0, isHandOff: false });
+      const whose = this.#grant(row, micros, { mine: queueAs && token, isHandOff: false });
       if (whose === 'mine') return this.#granted(row, command.fences);
-      if (whose === 'given') {
-        if (queueAs === undefined) markPoll(rows, command.pauseMs, nowMs);
-        return this.#busy(row, row.endMs, command, micros);
-      }
-      if (queueAs) return this.#busy(row, row.yieldUntilMs, command, micros);
+      if (whose === 'given' || queueAs) return refused(row, whose === 'given' ? row.endMs : row.yieldUntilMs);
     }
     return this.#take(rows, command, command.minFence ?? 0, micros);
   }
 
   /** Raises the last fence to at least `least`, if all these locks are still `token`'s. */
   raise(keys: readonly string[], token: string, least: number, micros: number, mode?: Mode): boolean {
-    const nowMs = Math.floor(micros / 1000);
-    checkFence(least, nowMs);
-    const rows = keys.map((key) => this.row(key, nowMs));
+    checkFence(least, micros);
     const mine = mode && this.holders(keys[0]!, micros).find((each) => each.token === token);
-    if (mode === undefined ? rows.some((row) => row.token !== token) : mine === undefined) return false;
+    const areOurs = mode ? mine !== undefined : this.#all(keys, micros).every((row) => row.token === token);
+    if (!areOurs) return false;
     // A writer's own fence, which readers share after its downgrade.
     if (mine?.kind === 'exclusive') mine.fence = Math.max(mine.fence, least);
-    this.rows.fence = Math.max(this.rows.fence, least);
+    this.#rows.fence = Math.max(this.#rows.fence, least);
     return true;
   }
 
   extend(command: ExtendCommand, micros: number): ExtendReply['outcome'] {
     const { token, lifetimeMs, exact, notAfterMs = Number.POSITIVE_INFINITY } = command;
-    const keys = listOf(command.keys);
-    if (command.held !== undefined) return this.#sharedLock(keys[0]!, micros).extend(command);
-    const nowMs = Math.floor(micros / 1000);
+    const rows = this.#all(command.keys, micros);
+    if (command.held !== undefined) return this.#sharedLock(rows[0]!, micros).extend(command);
+    const nowMs = msOf(micros);
     const endMs = nowMs + (lifetimeMs ?? neverMs);
-    const rows = keys.map((key) => this.row(key, nowMs));
     if (rows.some((row) => row.token !== undefined && row.token !== token)) return 'taken'; // H48b
     if (rows.some((row) => row.token === undefined)) return 'missing';
     if (nowMs > notAfterMs) return 'late'; // H13i
@@ -86,16 +91,14 @@ export class Machine extends LockTable {
 
   release(command: ReleaseCommand, micros: number): { results: ReleaseReply[]; next: CommandOutcome | undefined } {
     const { token, ticket = 0, yieldMs = 0, next, held } = command;
-    const keys = listOf(command.keys);
-    const nowMs = Math.floor(micros / 1000);
+    const rows = this.#all(command.keys, micros);
     if (held !== undefined) {
-      const result = this.#sharedLock(keys[0]!, micros).release(token, ticket, held.mode.kind === 'exclusive');
-      return { results: [result], next: undefined };
+      const lock = this.#sharedLock(rows[0]!, micros);
+      return { results: [lock.release(token, ticket, held.mode.kind === 'exclusive')], next: undefined };
     }
     let answer: CommandOutcome | undefined;
-    const results = keys.map((key): ReleaseReply => {
-      const row = this.row(key, nowMs);
-      const result = row.token === token ? 'released' : row.token === undefined ? 'missing' : 'taken'; // H48 H49c
+    const results = rows.map((row) => {
+      const result: ReleaseReply = row.token === token ? 'released' : row.token === undefined ? 'missing' : 'taken'; // H48 H49c
       if (ticket !== 0) row.queue = row.queue.filter((entry) => entry.token !== token);
       if (next) enqueue(row, next, next.queueAs!, micros);
       if (result === 'taken') {
@@ -111,19 +114,77 @@ export class Machine extends LockTable {
     return { results, next: answer };
   }
 
+  /** Takes a lock away from the holder whose id starts with `id`, and serves the next in its queue. False: nothing was changed. */
+  free(key: string, id: string, micros: number): boolean {
+    const row = this.#row(key, micros);
+    if (row.token === undefined) return this.#sharedLock(row, micros).free(id);
+    const hash = hashOf(row.token);
+    if (!hash.startsWith(id)) return false;
+    this.publish(freedChannel, `!${hash}`, key);
+    row.token = undefined;
+    row.handOffs = row.yieldUntilMs = 0;
+    this.#grant(row, micros, { isHandOff: true });
+    return true;
+  }
+
+  /** Sets the holder of a key as a client does that knows neither fences nor queues nor modes. */
+  put(key: string, token: string | undefined, endMs: number): void {
+    Object.assign(this.#row(key, 0), { token, endMs, shared: undefined });
+  }
+
+  holder(key: string, micros: number): string | undefined {
+    return this.#row(key, micros).token;
+  }
+
+  /** The holders of a key with a mode. */
+  holders(key: string, micros: number): readonly SharedHolder[] {
+    return this.#row(key, micros).shared?.holders ?? [];
+  }
+
+  get fence(): number {
+    return this.#rows.fence;
+  }
+
+  /** The keys of all rows, including those of free locks that were not yet removed. */
+  keys(): string[] {
+    return [...this.#rows.keys()];
+  }
+
+  /** The state of a key; its token is that of the holder that ends last. */
+  inspect(key: string, micros: number): InspectedLock {
+    return inspectRow(this.#row(key, micros), this.#rows.fence, micros);
+  }
+
+  /** The text beside a key; null: none. */
+  text(key: string, micros: number): string | null {
+    return this.#row(key, micros).value?.text ?? null;
+  }
+
+  /** @param text Undefined: none from now on. */
+  setText(key: string, text: string | undefined, ttlMs: number, micros: number): void {
+    this.#row(key, micros).value = text === undefined ? undefined : { text, endMs: msOf(micros) + ttlMs };
+  }
+
+  /** Marks the job of a slot as done. False: the lock is no longer `token`'s, or the slot is over. */
+  markSlot(key: string, token: string, { start, end }: Slot, micros: number): boolean {
+    const row = this.#row(key, micros);
+    if (row.token !== token || end <= msOf(micros)) return false;
+    row.slot = { startMs: start, endMs: end };
+    return true;
+  }
+
   #acquireShared(command: SharedCommand, micros: number): CommandOutcome {
-    const key = listOf(command.keys)[0]!;
-    if (this.holder(key, micros) !== undefined) throw new Error('WRONGTYPE this key is held as a mutex');
-    return this.#sharedLock(key, micros).acquire(command, (count, least) => this.#mint(count, micros, least));
+    const row = this.#all(command.keys, micros)[0]!;
+    if (row.token !== undefined) throw new Error('WRONGTYPE this key is held as a mutex');
+    return this.#sharedLock(row, micros).acquire(command, (count, least) => this.#mint(count, micros, least));
   }
 
   /** Acquires as `acquire` does, unless the job of the current slot has run. */
   #acquireOnce({ slots, ...command }: AcquireCommand & { readonly slots: Slots }, micros: number): CommandOutcome {
-    const nowMs = Math.floor(micros / 1000);
-    if (nowMs > (command.notAfterMs ?? nowMs)) return { outcome: 'late' };
-    const row = this.row(listOf(command.keys)[0]!, nowMs);
+    const nowMs = msOf(micros);
+    const row = this.#all(command.keys, micros)[0]!;
     const slot = slotAt(nowMs, slots);
-    const { startMs, endMs } = row.slot ?? { startMs: nowMs, endMs: nowMs };
+    const { startMs = nowMs, endMs = nowMs } = row.slot ?? {};
     // A mark from the future is ignored: when it was written, the clock ran ahead, in another slot.
     const isMarked = endMs > nowMs && startMs >= slot.start && startMs <= nowMs; // H85
     if (row.token !== command.token && isMarked) return { outcome: 'done' };
@@ -132,27 +193,18 @@ export class Machine extends LockTable {
     return acquired;
   }
 
-  /** Takes a lock away from the holder whose id starts with `id`, and serves the next in its queue. False: nothing was changed. */
-  free(key: string, id: string, micros: number): boolean {
-    const row = this.row(key, Math.floor(micros / 1000));
-    if (row.token === undefined) return this.#sharedLock(key, micros).free(id);
-    const hash = hashOf(row.token);
-    if (!hash.startsWith(id)) return false;
-    this.publish(freedChannel, `!${hash}`, key);
-    row.token = undefined;
-    row.handOffs = row.yieldUntilMs = 0;
-    this.#grant(row, micros, { mine: undefined, yieldMs: 0, isHandOff: true });
-    return true;
-  }
-
-  #sharedLock(key: string, micros: number): SharedLock {
-    const notify = (channel: string, ids: string[]): void => this.publish(channel, ids.join(','), key);
-    return new SharedLock(this.shared(key, Math.floor(micros / 1000)), micros, notify);
+  #sharedLock(row: LockRow, micros: number): SharedLock {
+    row.shared ??= newShared();
+    return new SharedLock(row.shared, micros, (channel, ids) => this.publish(channel, ids, row.key));
   }
 
   /** Grants a free lock to the first live entry of its queue. Returns whether there was one, and whether it is `mine`. */
-  #grant(row: LockRow, micros: number, { mine, yieldMs, isHandOff }: Handing): 'mine' | 'given' | 'yielding' | 'none' {
-    const nowMs = Math.floor(micros / 1000);
+  #grant(
+    row: LockRow,
+    micros: number,
+    { mine, yieldMs = 0, isHandOff }: Handing,
+  ): 'mine' | 'given' | 'yielding' | 'none' {
+    const nowMs = msOf(micros);
     const first = front(row, nowMs);
     if (first === undefined) return 'none';
     if (row.yieldUntilMs > nowMs) return 'yielding';
@@ -165,20 +217,15 @@ export class Machine extends LockTable {
     row.handOffs = isHandOff ? handOffs + 1 : 0;
     row.queue.shift();
     const lifetimeMs = first.token === mine ? first.lifetimeMs : Math.min(first.lifetimeMs, limits.provisionalMs);
-    this.#take([row], { token: first.token, lifetimeMs, fences: first.fences }, 0, micros);
+    const { fence } = this.#take([row], { token: first.token, lifetimeMs, fences: first.fences }, 0, micros);
     if (first.token === mine) return 'mine';
-    const fence = first.fences === 0 ? 0 : this.rows.fence - first.fences + 1;
     this.publish(first.channel, `${first.id}=${fence}`, row.key);
     return 'given';
   }
 
   #busy(row: LockRow, untilMs: number, request: LockRequest, micros: number): CommandOutcome {
-    const leftMs = Math.max(untilMs - Math.floor(micros / 1000), 0);
-    return {
-      outcome: 'busy',
-      leftMs,
-      position: request.queueAs && enqueue(row, request, request.queueAs, micros),
-    };
+    const position = request.queueAs && enqueue(row, request, request.queueAs, micros);
+    return { outcome: 'busy', leftMs: Math.max(untilMs - msOf(micros), 0), position };
   }
 
   /**
@@ -191,10 +238,10 @@ export class Machine extends LockTable {
     { token, lifetimeMs, fences, queueAs }: LockRequest,
     least: number,
     micros: number,
-  ): CommandOutcome {
-    const endMs = Math.floor(micros / 1000) + (lifetimeMs ?? neverMs);
+  ): GrantOutcome {
+    const endMs = msOf(micros) + (lifetimeMs ?? neverMs);
     const areOurs = rows.every((row) => row.token === token);
-    if (fences > 0 && (this.rows.fence === 0 || !areOurs)) this.#mint(fences, micros, least);
+    if (fences > 0 && (this.#rows.fence === 0 || !areOurs)) this.#mint(fences, micros, least);
     for (const row of rows) {
       row.endMs = row.token === token ? Math.max(row.endMs, endMs) : endMs;
       row.token = token;
@@ -203,20 +250,35 @@ export class Machine extends LockTable {
     return this.#granted(rows[0]!, fences, queueAs === undefined ? 0 : rows[0]!.queue.length);
   }
 
+  #granted(row: LockRow, fences: number, others = row.queue.length): GrantOutcome {
+    return { outcome: 'granted', fence: fences === 0 ? 0 : this.#rows.fence - fences + 1, others };
+  }
+
   /** Mints `count` fences after the last one, none below `least`, and returns the first. */
-  #mint(count: number, micros: number, least = 0): number {
-    checkFence(Math.max(this.rows.fence, least), Math.floor(micros / 1000));
-    const first = Math.max(this.rows.fence + 1, micros, least);
-    this.rows.fence = first + count - 1;
+  #mint(count: number, micros: number, least: number): number {
+    checkFence(Math.max(this.#rows.fence, least), micros);
+    const first = Math.max(this.#rows.fence + 1, micros, least);
+    this.#rows.fence = first + count - 1;
     return first;
   }
 
-  #granted(row: LockRow, fences: number, others = row.queue.length): CommandOutcome {
-    return { outcome: 'granted', fence: fences === 0 ? 0 : this.rows.fence - fences + 1, others };
+  #all(keys: Key, micros: number): LockRow[] {
+    return listOf(keys).map((key) => this.#row(key, micros));
+  }
+
+  /** The row of a key, without its expired parts. */
+  #row(key: string, micros: number): LockRow {
+    const nowMs = msOf(micros);
+    const row = this.#rows.row(key);
+    if (row.endMs <= nowMs) row.token = undefined;
+    if (row.queueEndMs <= nowMs && hasQueue(row)) forgetQueue(row);
+    if (row.value !== undefined && row.value.endMs <= nowMs) row.value = undefined;
+    if (row.shared !== undefined) row.shared.holders = row.shared.holders.filter((each) => each.endMs > nowMs);
+    return row;
   }
 }
 
-function checkFence(fence: number, nowMs: number): void {
-  if (fence <= nowMs * 1000 + maxAheadMicros) return;
+function checkFence(fence: number, micros: number): void {
+  if (fence <= msOf(micros) * 1000 + maxAheadMicros) return;
   throw new Error('FENCE the fence counter of this table is more than a day ahead of the clock');
 }

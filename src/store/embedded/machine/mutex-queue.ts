@@ -4,8 +4,7 @@ import { isOurs } from '../../../core/token';
 import type { QueueEntry, QueuePosition } from '../../contract';
 import { limits, maxSilenceMs, maxYieldMs, pollEveryMs, pollLatenessMs, pollMarkMs } from '../../protocol';
 import type { LockRequest } from './command';
-import { neverMs } from './inspection';
-import type { LockRow, QueuedRow } from './row';
+import { type LockRow, msOf, neverMs, type QueuedRow } from './row';
 
 /** Queues a token under its first ticket, or renews its entry. */
 export function enqueue(
@@ -22,10 +21,10 @@ export function enqueue(
   const others = row.queue.filter((entry) => entry !== old);
   const before = others.filter((entry) => entry.ticket < mine).length;
   const mayBeSilentMs = Math.max(2 * pollEveryMs(before), Math.min(silenceMs, maxSilenceMs));
-  const deadlineMs = Math.floor(micros / 1000) + mayBeSilentMs;
+  const deadlineMs = msOf(micros) + mayBeSilentMs;
   others.splice(before, 0, { ticket: mine, channel, id, token, lifetimeMs: lifetimeMs ?? neverMs, fences, deadlineMs });
   row.queue = others;
-  row.queueEndMs = Math.floor(micros / 1000) + maxSilenceMs;
+  row.queueEndMs = msOf(micros) + maxSilenceMs;
   return { ticket: mine, before, outside: row.token !== undefined && !isOurs(row.token) };
 }
 

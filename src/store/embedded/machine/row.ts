@@ -1,6 +1,9 @@
 // One lock as a row: its holder with its end, and its queue. Plain data, so that a table can keep it as text.
 import type { Mode, QueueEntry } from '../../contract';
 
+/** An end so far away that it is none; finite, so that a table can keep it as text. */
+export const neverMs = 2 ** 53;
+
 export interface LockRow {
   readonly key: string;
   token: string | undefined;
@@ -57,16 +60,36 @@ export interface SharedEntry
   readonly kind: Mode['kind'] | 'upgrade';
 }
 
-/** The rows of a table. A row from `get` or `set` may be changed in place until the command is done. */
+/** The rows of a table. */
 export interface Rows {
-  get(key: string): LockRow | undefined;
-  set(key: string, row: LockRow): void;
+  /** The row of a key, a new one if there is none. It may be changed in place until the command is done. */
+  row(key: string): LockRow;
+  keys(): Iterable<string>;
   /** The last fence minted for any row; 0: none is remembered. */
   fence: number;
 }
 
 export class MemoryRows extends Map<string, LockRow> implements Rows {
   fence = 0;
+
+  row(key: string): LockRow {
+    let row = this.get(key);
+    if (row === undefined) {
+      row = newRow(key);
+      this.set(key, row);
+    }
+    return row;
+  }
+}
+
+/** The whole ms of a time in µs. */
+export function msOf(micros: number): number {
+  return Math.floor(micros / 1000);
+}
+
+/** The ms left of a lifetime that may have no end. */
+export function remainingOf(leftMs: number): number {
+  return leftMs > neverMs / 2 ? Number.POSITIVE_INFINITY : leftMs;
 }
 
 export function newRow(key: string): LockRow {
@@ -91,7 +114,7 @@ export function newShared(): Shared {
 
 /** True if the row is free, without a queue and without cached text. Tables drop such rows, so as not to grow with every key ever used. */
 export function isSpare(row: LockRow, micros: number): boolean {
-  const nowMs = Math.floor(micros / 1000);
+  const nowMs = msOf(micros);
   const heldUntilMs = row.token === undefined ? 0 : row.endMs;
   const lastMs = Math.max(heldUntilMs, row.yieldUntilMs, row.value?.endMs ?? 0, row.slot?.endMs ?? 0);
   if (lastMs > nowMs || row.shared?.holders.some((each) => each.endMs > nowMs)) return false;

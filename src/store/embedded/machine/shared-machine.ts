@@ -11,8 +11,7 @@ import { freedChannel } from '../../operator';
 import { placesOf } from '../../permit-places';
 import { maxNotified, maxSilenceMs, pollEveryMs, readersPassMicros } from '../../protocol';
 import type { AcquireCommand, CommandOutcome, ExtendCommand } from './command';
-import { neverMs } from './inspection';
-import type { Shared, SharedEntry, SharedHolder } from './row';
+import { msOf, neverMs, type Shared, type SharedEntry, type SharedHolder } from './row';
 
 export type SharedCommand = AcquireCommand & { readonly mode: Mode };
 
@@ -22,41 +21,39 @@ type Admitted = Pick<SharedEntry, 'group' | 'kind' | 'permits' | 'token'>;
 /** The ticket of an upgrade: there is at most one, and nobody else can be admitted before it. */
 const upgradeTicket = 1;
 
-/** A key with a mode, during one command. */
+/** A key with a mode, during one command. Its holders are those that have not expired. */
 export class SharedLock {
   readonly #all: Shared;
   readonly #micros: number;
   readonly #nowMs: number;
-  readonly #notify: (channel: string, ids: string[]) => void;
+  readonly #notify: (channel: string, ids: string) => void;
 
-  /** @param notify Sends several ids in one message. */
-  constructor(all: Shared, micros: number, notify: (channel: string, ids: string[]) => void) {
+  constructor(all: Shared, micros: number, notify: (channel: string, ids: string) => void) {
     this.#all = all;
     this.#micros = micros;
-    this.#nowMs = Math.floor(micros / 1000);
+    this.#nowMs = msOf(micros);
     this.#notify = notify;
   }
 
   acquire(command: SharedCommand, mint: (count: number, least: number) => number): CommandOutcome {
     const { token, lifetimeMs, queueAs, mode, beside } = command;
     const { kind, total, step, group } = mode;
-    if (this.#nowMs > (command.notAfterMs ?? this.#nowMs)) return { outcome: 'late' };
-    const alive = this.#alive;
-    const mine = alive.find((each) => each.token === token);
-    const held = alive.filter((each) => each !== mine);
+    const { holders } = this.#all;
+    const mine = this.#holder(token);
+    const held = holders.filter((each) => each !== mine);
     const isUpgrade = step > 0 && kind === 'exclusive';
     if (step > 0 && mine === undefined) return { outcome: 'gone' };
     if (step > 0 && mine!.step > step) return { outcome: 'late' };
-    if (alive.some((each) => (each.kind === 'counted') !== (kind === 'counted'))) throw new Error('WRONGTYPE');
+    if (holders.some((each) => (each.kind === 'counted') !== (kind === 'counted'))) throw new Error('WRONGTYPE');
     const live = this.#all.queue.filter((each) => each.deadlineMs >= this.#nowMs);
-    const isKnown = alive.length > 0 || live.some((each) => each.kind === 'counted');
+    const isKnown = holders.length > 0 || live.some((each) => each.kind === 'counted');
     if (kind === 'counted' && isKnown && this.#all.most !== total && this.#all.most !== 0) {
       throw new Error(`LIMIT this semaphore has ${this.#all.most} permits, not ${total}`);
     }
     const queued = live.find((each) => each.token === (queueAs?.token ?? token));
     const others = live.filter((each) => each !== queued);
-    const isDeadlock = isUpgrade && mine!.step < step && others.some((each) => each.kind === 'upgrade');
-    if (isDeadlock) return { outcome: 'deadlock' };
+    if (isUpgrade && mine!.step < step && others.some((each) => each.kind === 'upgrade'))
+      return { outcome: 'deadlock' };
 
     const endMs = Math.max(this.#nowMs + (lifetimeMs ?? neverMs), mine?.endMs ?? 0);
     if (mine !== undefined && (step === 0 || mine.step === step)) {
@@ -77,7 +74,7 @@ export class SharedLock {
     const granted = isUpgrade
       ? held.length === 0
       : (!(kind === 'counted' && sharesPlace(held, group)) &&
-          isAmong(this.#admitted([...others, asking], held, total), asking)) ||
+          [...this.#admitted([...others, asking], held, total)].includes(asking)) ||
         held.some((each) => each.kind === 'shared' && each.token === beside?.token);
     if (granted) {
       const fence = fenceOf(command, held, mint);
@@ -97,7 +94,7 @@ export class SharedLock {
 
   extend({ token, lifetimeMs, exact, held, strictly, notAfterMs }: ExtendCommand): ExtendReply['outcome'] {
     const isWriter = held?.mode.kind === 'exclusive';
-    const mine = this.#alive.find((each) => each.token === token);
+    const mine = this.#holder(token);
     if (mine === undefined) return this.#loss(isWriter);
     if (strictly && isWriter && mine.kind !== 'exclusive') return 'missing';
     if (this.#nowMs > (notAfterMs ?? this.#nowMs)) return 'late';
@@ -107,28 +104,28 @@ export class SharedLock {
   }
 
   release(token: string, ticket: number, wasWriter: boolean): ReleaseReply {
-    const mine = this.#alive.find((each) => each.token === token);
+    const mine = this.#holder(token);
     this.#all.holders = this.#all.holders.filter((each) => each !== mine);
     const result = mine === undefined ? this.#loss(wasWriter) : 'released';
     if (ticket !== 0) this.#all.queue = this.#all.queue.filter((each) => each.token !== token);
     // A waiter that can be admitted beside two readers was admitted before.
-    else if (mine?.kind === 'shared' && this.#alive.length > 1) return result;
+    else if (mine?.kind === 'shared' && this.#all.holders.length > 1) return result;
     this.#wake();
     return result;
   }
 
   /** Takes the lock away, for an operator, from the holders whose ids start with `id`. False: from none. */
   free(id: string): boolean {
-    const taken = this.#alive.filter((each) => hashOf(each.token).startsWith(id));
+    const taken = this.#all.holders.filter((each) => hashOf(each.token).startsWith(id));
     if (taken.length === 0) return false;
     this.#all.holders = this.#all.holders.filter((each) => !taken.includes(each));
-    for (const { token } of taken) this.#notify(freedChannel, [`!${hashOf(token)}`]);
+    for (const { token } of taken) this.#notify(freedChannel, `!${hashOf(token)}`);
     this.#wake();
     return true;
   }
 
-  get #alive(): SharedHolder[] {
-    return this.#all.holders.filter((each) => each.endMs > this.#nowMs);
+  #holder(token: string): SharedHolder | undefined {
+    return this.#all.holders.find((each) => each.token === token);
   }
 
   /** Updates the queue after a grant. */
@@ -147,12 +144,14 @@ export class SharedLock {
     const all = this.#all;
     all.queue = all.queue.filter((each) => each.deadlineMs >= this.#nowMs);
     if (all.queue.length === 0) all.phase = 0;
-    const admitted = [...this.#admitted(all.queue, this.#alive, all.most)];
-    const ids = new Map<string, string[]>();
-    for (const { channel, id } of admitted) {
-      if (channel !== noChannel) ids.set(channel, [...(ids.get(channel) ?? []), id]);
-    }
+    const admitted = [...this.#admitted(all.queue, all.holders, all.most)];
     all.notified = admitted.length === maxNotified ? admitted.at(-1)!.ticket : 0;
+    const ids = new Map<string, string>();
+    for (const { channel, id } of admitted) {
+      const before = ids.get(channel);
+      ids.set(channel, before === undefined ? id : `${before},${id}`);
+    }
+    ids.delete(noChannel);
     for (const [channel, some] of ids) this.#notify(channel, some);
   }
 
@@ -177,8 +176,8 @@ export class SharedLock {
   }
 
   #loss(wasWriter: boolean): 'missing' | 'taken' {
-    const alive = this.#alive;
-    return alive.length > 0 && (wasWriter || alive.some((each) => each.kind === 'exclusive')) ? 'taken' : 'missing';
+    const { holders } = this.#all;
+    return holders.length > 0 && (wasWriter || holders.some((each) => each.kind === 'exclusive')) ? 'taken' : 'missing';
   }
 }
 
@@ -215,11 +214,6 @@ function bandOf({ kind, prefer }: SharedEntry): number {
 /** The order of the entries in Redis's sorted set. */
 function byScore(a: SharedEntry, b: SharedEntry): number {
   return bandOf(a) - bandOf(b) || a.ticket - b.ticket;
-}
-
-function isAmong(entries: Iterable<SharedEntry>, wanted: SharedEntry): boolean {
-  for (const each of entries) if (each === wanted) return true;
-  return false;
 }
 
 /** True if one of these places is taken. On a quorum permits are numbered places with one holder each. */

@@ -13,7 +13,8 @@ import { dirname, join } from 'node:path';
 import { LockBackendError, optionError } from '../../../core/errors';
 import type { EmbeddedStore } from '../../../core/redis-like';
 import { changedChannel, freedChannel } from '../../operator';
-import { Machine } from '../machine/mutex-machine';
+import type { Publish } from '../machine/command';
+import type { Machine } from '../machine/mutex-machine';
 import { closedStore, standFor } from '../store';
 import { hostClock } from './clock';
 import { bootId, privateFolder } from './host';
@@ -60,7 +61,6 @@ export function sharedMemoryStore(name: string): EmbeddedStore {
     lagMs: () => hostClock().lagMs,
     listen: async (channel, onMessage) => opened().wakeUps.listen(channel, onMessage),
     listensAlone: true,
-    keys: () => opened().keys(),
   });
 }
 
@@ -87,7 +87,6 @@ class SharedTable {
   readonly wakeUps: SocketWakeUps;
   readonly #path: string;
   #file: TableFile | undefined;
-  #machine: Machine | undefined;
   #baseMicros: number | undefined;
   #messages: [channel: string, text: string][] = [];
   #users = 0;
@@ -115,12 +114,10 @@ class SharedTable {
   open(): TableFile {
     if (this.#file !== undefined) return this.#file;
     try {
-      const file = new TableFile(this.#path, this.#baseMicros);
-      const publish = (channel: string, id: string, key: string) => this.#messages.push([channel, `${id} ${key}`]);
-      this.#machine = new Machine(publish, file.rows);
-      this.#baseMicros = file.baseMicros;
-      this.#file = file;
-      return file;
+      const publish: Publish = (channel, id, key) => this.#messages.push([channel, `${id} ${key}`]);
+      this.#file = new TableFile(this.#path, publish, this.#baseMicros);
+      this.#baseMicros = this.#file.baseMicros;
+      return this.#file;
     } catch (cause) {
       if (cause instanceof LockBackendError) throw cause;
       throw new LockBackendError(`the table ${this.#path} cannot be opened: ${(cause as Error).message}`, { cause });
@@ -130,17 +127,13 @@ class SharedTable {
   run<T>(work: (machine: Machine, micros: number) => T): T {
     const file = this.#present();
     this.#messages = [];
-    const done = file.write((micros) => work(this.#machine!, micros));
+    const done = file.run(work);
     // Messages leave only now, after the commit: a process that is notified of a grant can see it.
     for (const [channel, text] of this.#messages) {
       if (channel === freedChannel) this.wakeUps.tellAll(text);
       else if (channel !== changedChannel) this.wakeUps.tell(channel, text);
     }
     return done;
-  }
-
-  keys(): string[] {
-    return this.#present().rows.keys();
   }
 
   /** The table that every process finds under this name now. */

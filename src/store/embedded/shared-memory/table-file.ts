@@ -5,7 +5,9 @@
 // missing one was deleted underneath us.
 import { rmSync, statSync } from 'node:fs';
 import { LockBackendError } from '../../../core/errors';
-import { isSpare, type LockRow, type Rows } from '../machine/row';
+import type { Publish } from '../machine/command';
+import { Machine } from '../machine/mutex-machine';
+import { isSpare, type LockRow, newRow, type Rows } from '../machine/row';
 import { hostClock } from './clock';
 import { Database, type Statement } from './sqlite';
 
@@ -21,8 +23,8 @@ const setUp = `PRAGMA page_size = ${pageBytes}; PRAGMA journal_mode = WAL; PRAGM
 const measureEvery = 64;
 /** The size below which nothing is swept. */
 const smallestSweepBytes = 2 ** 20;
-/** The interval at which a full table is swept again. */
-const fullSweepMs = 100;
+/** The time after a sweep in which even a full table is not swept again. */
+const sweepEveryMs = 100;
 const checkCompanionsMs = 100;
 
 const companions = ['-wal', '-shm'];
@@ -31,35 +33,38 @@ export class TableFile {
   readonly path: string;
   /** Added to the host's clock, so that fences are about as large as those of Redis, and those of the next boot are larger. */
   readonly baseMicros: number;
-  readonly rows: TextRows;
   readonly #database: Database;
+  readonly #rows: TextRows;
+  readonly #machine: Machine;
   /** Counts the pages of the rows, without those that are free again. */
   readonly #usedPages: Statement;
   /** The inodes of the file and its companions. */
   readonly #inodes: readonly (number | undefined)[];
   #companionsAtMs = 0;
   #newRows = 0;
-  #isFull = false;
-  #fullSweepAtMs = 0;
+  #bytes = 0;
   #sweepAtBytes = smallestSweepBytes;
+  #sweepAtMs = 0;
 
   /**
    * @param baseMicros For a new table: the base of the table that it replaces.
    * @throws {LockBackendError} the table cannot be opened.
    */
-  constructor(path: string, baseMicros = Date.now() * 1000 - hostClock().micros()) {
+  constructor(path: string, publish: Publish, baseMicros = Date.now() * 1000 - hostClock().micros()) {
     this.path = path;
     removeOrphans(path);
-    this.#database = new Database(path, setUp);
+    const database = new Database(path, setUp);
+    this.#database = database;
     try {
-      this.baseMicros = this.#database.transaction(() => this.#introduce(baseMicros));
-      this.#usedPages = this.#database.prepare(
-        'SELECT page_count - freelist_count AS used FROM pragma_page_count, pragma_freelist_count',
-      );
-      this.rows = new TextRows(this.#database);
+      [this.baseMicros, this.#rows, this.#usedPages] = database.transaction(() => [
+        this.#introduce(baseMicros),
+        new TextRows(database),
+        database.prepare('SELECT page_count - freelist_count AS used FROM pragma_page_count, pragma_freelist_count'),
+      ]);
+      this.#machine = new Machine(publish, this.#rows);
       this.#inodes = ['', ...companions].map((each) => inodeOf(path + each));
     } catch (error) {
-      this.#database.close();
+      this.close();
       throw error;
     }
   }
@@ -84,14 +89,14 @@ export class TableFile {
     return false;
   }
 
-  /** Runs `work` on the rows and keeps its changes. If `work` throws, or if there is no room, nothing is changed. */
-  write<T>(work: (micros: number) => T): T {
+  /** Runs `work` and keeps its changes. If `work` throws, or if there is no room, nothing is changed. */
+  run<T>(work: (machine: Machine, micros: number) => T): T {
     // H50b
     return this.#database.transaction(() => {
-      this.rows.begin();
+      this.#rows.begin();
       const micros = this.micros(); // read here: waiting for the write lock takes time
-      const done = work(micros);
-      if (this.rows.write(micros)) this.#makeRoom(micros);
+      const done = work(this.#machine, micros);
+      if (this.#rows.write(micros)) this.#makeRoom(micros);
       return done;
     });
   }
@@ -118,24 +123,21 @@ export class TableFile {
   /** Sweeps spare rows after a new row was written, if the table is large. Throws if there is no room, which undoes the command. */
   #makeRoom(micros: number): void {
     this.#newRows += 1;
-    if (!this.#isFull && this.#newRows % measureEvery !== 0) return;
-    let bytes = this.#bytes();
-    this.#isFull = bytes >= maxBytes;
-    const isDue = this.#isFull ? performance.now() >= this.#fullSweepAtMs : bytes >= this.#sweepAtBytes;
-    if (isDue) {
-      this.rows.sweep(micros);
-      bytes = this.#bytes();
-      this.#isFull = bytes >= maxBytes;
-      this.#fullSweepAtMs = performance.now() + fullSweepMs;
-      this.#sweepAtBytes = Math.max(smallestSweepBytes, 2 * bytes);
+    if (this.#bytes < maxBytes && this.#newRows % measureEvery !== 0) return;
+    this.#measure();
+    if (this.#bytes >= this.#sweepAtBytes && performance.now() >= this.#sweepAtMs) {
+      this.#rows.sweep(micros);
+      this.#measure();
+      this.#sweepAtBytes = Math.min(Math.max(smallestSweepBytes, 2 * this.#bytes), maxBytes);
+      this.#sweepAtMs = performance.now() + sweepEveryMs;
     }
-    if (!this.#isFull) return;
+    if (this.#bytes < maxBytes) return;
     const message = `the table ${this.path} is full (${maxBytes / 2 ** 20} MiB): no lock was dropped, none is granted`;
     throw new LockBackendError(message, { redisCode: 'FULL' }); // H50
   }
 
-  #bytes(): number {
-    return (this.#usedPages.get()!.used as number) * pageBytes;
+  #measure(): void {
+    this.#bytes = (this.#usedPages.get()!.used as number) * pageBytes;
   }
 }
 
@@ -171,9 +173,9 @@ export function remove(path: string): void {
 /** The rows that one command touches, which are read as text, and written back if their text has changed. */
 class TextRows implements Rows {
   readonly #statements: ReturnType<typeof statementsOn>;
+  readonly #touched = new Map<string, { readonly row: LockRow; readonly text: string | undefined }>();
   #fence: number | undefined;
   #isFenceNew = false;
-  readonly #touched = new Map<string, { readonly row: LockRow; readonly text: string | undefined }>();
 
   constructor(database: Database) {
     this.#statements = statementsOn(database);
@@ -195,32 +197,25 @@ class TextRows implements Rows {
     this.#isFenceNew = true;
   }
 
-  get(key: string): LockRow | undefined {
+  row(key: string): LockRow {
     const touched = this.#touched.get(key);
     if (touched !== undefined) return touched.row;
     const text = this.#statements.get.get(Buffer.from(key))?.row as string | undefined;
-    if (text === undefined) return undefined;
-    const row: LockRow = JSON.parse(text);
+    const row: LockRow = text === undefined ? newRow(key) : JSON.parse(text);
     this.#touched.set(key, { row, text });
     return row;
   }
 
-  set(key: string, row: LockRow): void {
-    this.#touched.set(key, { row, text: undefined });
-  }
-
   /** Writes the changed rows. True: the table has more rows than before. */
   write(micros: number): boolean {
+    const { put, remove, putFence } = this.#statements;
     let isMore = false;
-    if (this.#isFenceNew) this.#statements.putFence.run(this.#fence!);
+    if (this.#isFenceNew) putFence.run(this.#fence!);
     for (const [key, { row, text }] of this.#touched) {
-      if (isSpare(row, micros)) {
-        if (text !== undefined) this.#statements.remove.run(Buffer.from(key));
-        continue;
-      }
-      const newText = JSON.stringify(row);
+      const newText = isSpare(row, micros) ? undefined : JSON.stringify(row);
       if (newText === text) continue;
-      this.#statements.put.run(Buffer.from(key), newText);
+      if (newText === undefined) remove.run(Buffer.from(key));
+      else put.run(Buffer.from(key), newText);
       isMore ||= text === undefined;
     }
     return isMore;
@@ -232,14 +227,13 @@ class TextRows implements Rows {
 
   /** Removes spare rows, in pieces: nobody wants to hold a full table in memory twice. */
   sweep(micros: number): void {
-    let last: Uint8Array = Buffer.alloc(0);
-    for (;;) {
+    let last: Uint8Array | undefined = Buffer.alloc(0);
+    while (last !== undefined) {
       const piece = this.#statements.after.all(last);
-      if (piece.length === 0) return;
       for (const { key, row } of piece) {
         if (isSpare(JSON.parse(row as string), micros)) this.#statements.remove.run(key!);
       }
-      last = piece.at(-1)!.key as Uint8Array;
+      last = piece.at(-1)?.key as Uint8Array | undefined;
     }
   }
 }
