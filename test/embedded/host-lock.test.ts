@@ -92,7 +92,7 @@ describeWithEngine('HostLock', () => {
       await lock.lock(key);
       const folder = join(runtime(), 'redis-exp-lock');
       const file = readdirSync(folder).find((each) => each.startsWith(`${name}-`) && each.endsWith('.sqlite'))!;
-      const other = new Database(join(folder, file), '');
+      const other = new Database(join(folder, file));
       try {
         const error = await other.transaction(() => failure(lock.unlock())); // another connection writes meanwhile
         expect(error).to.include({ code: 'ERR_LOCK_BACKEND', redisCode: 'BUSY' });

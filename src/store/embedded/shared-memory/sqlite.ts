@@ -51,26 +51,20 @@ export class Database {
   readonly #commit: Statement;
   readonly #rollBack: Statement;
 
-  /**
-   * @param setUp SQL that each connection runs first.
-   * @throws {LockBackendError} this runtime has no SQLite, or the file cannot be opened.
-   */
-  constructor(file: string, setUp: string) {
+  /** @throws {LockBackendError} this runtime has no SQLite, or the file cannot be opened. */
+  constructor(file: string) {
     const open = sqliteEngine();
     this.#file = file;
-    this.#engine = guarded(file, () => open(file));
-    try {
-      // Only one connection may switch a new file to its mode; the last connection to close a file is alone as well.
-      patiently(file, () => this.#engine.exec(`PRAGMA busy_timeout = 0; ${setUp}`)); // H73
-      [this.#begin, this.#commit, this.#rollBack] = guarded(file, () => [
-        this.#engine.prepare('BEGIN IMMEDIATE'), // H74
-        this.#engine.prepare('COMMIT'), // H74b
-        this.#engine.prepare('ROLLBACK'), // H74c
-      ]);
-    } catch (error) {
-      this.close();
-      throw error;
-    }
+    this.#engine = patiently(file, () => open(file));
+    this.#engine.exec('PRAGMA busy_timeout = 0'); // H73
+    this.#begin = this.#engine.prepare('BEGIN IMMEDIATE'); // H74
+    this.#commit = this.#engine.prepare('COMMIT'); // H74b
+    this.#rollBack = this.#engine.prepare('ROLLBACK'); // H74c
+  }
+
+  /** Waits for others: only one connection may switch a new file to its mode, and the last one to close a file is alone as well. */
+  exec(sql: string): void {
+    patiently(this.#file, () => this.#engine.exec(sql));
   }
 
   /**
@@ -85,25 +79,19 @@ export class Database {
     // H52b
     try {
       const result = work();
-      guarded(this.#file, () => this.#commit.run());
+      this.#commit.run();
       return result;
     } catch (error) {
       try {
         this.#rollBack.run();
       } catch {} // after some errors the engine has rolled back by itself, and there is nothing to undo
-      throw error;
+      throw isOfEngine(error) ? backendError(this.#file, error) : error;
     }
   }
 
-  /** Prepares a statement whose errors are LockBackendErrors. */
+  /** Prepares a statement, within a transaction; it may run in later transactions too. */
   prepare(sql: string): Statement {
-    const file = this.#file;
-    const statement = guarded(file, () => this.#engine.prepare(sql));
-    return {
-      run: (...values) => guarded(file, () => statement.run(...values)),
-      get: (...values) => guarded(file, () => statement.get(...values)),
-      all: (...values) => guarded(file, () => statement.all(...values)),
-    };
+    return this.#engine.prepare(sql);
   }
 
   /** Closes the connection and never fails: a connection that could not be closed is closed with this thread. */
@@ -168,14 +156,6 @@ function patiently<T>(file: string, attempt: () => T): T {
   }
 }
 
-function guarded<T>(file: string, work: () => T): T {
-  try {
-    return work();
-  } catch (error) {
-    throw backendError(file, error);
-  }
-}
-
 const results: Readonly<Record<number, string>> = {
   5: 'BUSY',
   6: 'LOCKED',
@@ -192,6 +172,11 @@ function resultOf(error: unknown): string | undefined {
   return /^SQLITE_([A-Z]+)/.exec(String(code))?.[1];
 }
 
+/** True for an error of the engine, which has a code. Errors of the machine have none. */
+function isOfEngine(error: unknown): boolean {
+  return !(error instanceof LockBackendError) && (error as { code?: unknown }).code !== undefined;
+}
+
 function isBusy(error: unknown): boolean {
   return ['BUSY', 'LOCKED', 'PROTOCOL'].includes(resultOf(error) ?? ''); // H52c
 }
@@ -204,16 +189,13 @@ function busyError(file: string, cause: unknown): LockBackendError {
 
 function backendError(file: string, cause: unknown): LockBackendError {
   const { message } = cause as Error;
-  switch (resultOf(cause)) {
-    case 'FULL':
-      return new LockBackendError(`the table ${file} has no room: ${message}`, { cause, redisCode: 'FULL' });
-    case 'CORRUPT':
-    case 'NOTADB': {
-      const remedy = 'delete it, with every lock in it, to begin anew';
-      const details = { cause, redisCode: 'CORRUPT', retryable: false };
-      return new LockBackendError(`the table ${file} is damaged (${message}): ${remedy}`, details);
-    }
-    default:
-      return new LockBackendError(`the table ${file} cannot be read or written: ${message}`, { cause });
+  const result = resultOf(cause);
+  if (result === 'FULL') {
+    return new LockBackendError(`the table ${file} has no room: ${message}`, { cause, redisCode: 'FULL' });
   }
+  if (result === 'CORRUPT' || result === 'NOTADB') {
+    const damaged = `the table ${file} is damaged (${message}): delete it, with every lock in it, to begin anew`;
+    return new LockBackendError(damaged, { cause, redisCode: 'CORRUPT', retryable: false });
+  }
+  return new LockBackendError(`the table ${file} cannot be read or written: ${message}`, { cause });
 }

@@ -53,9 +53,10 @@ export class TableFile {
   constructor(path: string, publish: Publish, baseMicros = Date.now() * 1000 - hostClock().micros()) {
     this.path = path;
     removeOrphans(path);
-    const database = new Database(path, setUp);
+    const database = new Database(path);
     this.#database = database;
     try {
+      database.exec(setUp);
       [this.baseMicros, this.#rows, this.#usedPages] = database.transaction(() => [
         this.#introduce(baseMicros),
         new TextRows(database),
