@@ -14,7 +14,7 @@ import { lockKey } from './core/keys';
 import { checkValue, lifetimeRule, milliseconds, optionsOf, type Rule } from './core/options';
 import { maxTimerMs } from './core/timers';
 import { newToken } from './core/token';
-import type { Store } from './store/contract';
+import type { ReleaseRequest, Store } from './store/contract';
 import { sharedMemoryStore } from './store/embedded/shared-memory/shared-memory';
 import { embeddedStore } from './store/embedded/store';
 
@@ -32,20 +32,19 @@ export interface HostLockOptions {
 }
 
 const pauseRule = milliseconds('milliseconds, more than 0', (value) => value > 0 && value <= maxTimerMs);
-const rules: Readonly<Record<keyof HostLockOptions, Rule>> = {
+type HostLockSettings = Record<keyof HostLockOptions, number>;
+const rules: Readonly<Record<keyof HostLockSettings, Rule>> = {
   lifetime: lifetimeRule,
   timeout: milliseconds('milliseconds to wait, at least 0', (value) => value >= 0),
   step: pauseRule,
   ratio: { ...pauseRule, expected: 'a number, more than 0', possible: (v) => v > 0 && Number.isFinite(v) },
   maxStep: pauseRule,
 };
-const commandTimeoutMs = 1000;
 
 /** The lock that an object holds. It does not refer to the object, so that a collected object's lock can be released. */
-interface Holding {
+interface Holding extends ReleaseRequest {
   readonly store: Store;
-  readonly key: string;
-  readonly token: string;
+  readonly keys: string;
 }
 
 const collected = new FinalizationRegistry<Holding>((holding) => void release(holding).catch(() => {}));
@@ -67,9 +66,7 @@ const collected = new FinalizationRegistry<Holding>((holding) => void release(ho
 export class HostLock {
   readonly name: string;
   readonly #store: Store;
-  readonly #options: HostLockOptions;
-  readonly #lifetimeMs: number;
-  readonly #timeoutMs: number;
+  readonly #settings: Readonly<HostLockSettings>;
   #holding: Holding | undefined;
   #attempting = false;
 
@@ -80,17 +77,17 @@ export class HostLock {
    * @throws {LockBackendError} this runtime has no SQLite, or the table has no folder.
    */
   constructor(name: string, options?: HostLockOptions) {
-    const given = optionsOf<HostLockOptions>(options, rules);
-    this.#options = given;
-    this.#lifetimeMs = given.lifetime ?? 30_000;
-    this.#timeoutMs = given.timeout === undefined ? 5000 : Math.min(given.timeout, this.#lifetimeMs);
+    const given = optionsOf<Partial<HostLockSettings>>(options, rules);
+    const { lifetime = 30_000 } = given;
+    const timeout = given.timeout === undefined ? 5000 : Math.min(given.timeout, lifetime);
+    this.#settings = { step: 1, ratio: 2, maxStep: 500, ...given, lifetime, timeout };
     this.name = name;
     this.#store = embeddedStore(sharedMemoryStore(name))!;
   }
 
   /** The key that this object holds; null if none. The lifetime may have ended: `unlock` tells. */
   get key(): string | null {
-    return this.#holding?.key ?? null;
+    return this.#holding?.keys ?? null;
   }
 
   /**
@@ -136,27 +133,26 @@ export class HostLock {
    */
   async expire(ms?: number): Promise<true> {
     if (ms !== undefined) checkValue('ms', lifetimeRule, ms);
-    const { key, token } = this.#held();
-    const lifetimeMs = ms ?? this.#lifetimeMs;
-    const request = { keys: key, token, lifetimeMs, exact: true, validUntilMs: Number.POSITIVE_INFINITY };
-    const { outcome } = await this.#store.extend({ ...request, commandTimeoutMs, begin: () => true });
-    if (outcome !== 'extended') throw new NotAcquiredLockError('not found', { key });
+    const holding = this.#held();
+    const change = { lifetimeMs: ms ?? this.#settings.lifetime, exact: true, validUntilMs: Number.POSITIVE_INFINITY };
+    const { outcome } = await this.#store.extend({ ...holding, ...change, begin: () => true });
+    if (outcome !== 'extended') throw new NotAcquiredLockError('not found', { key: holding.keys });
     return true;
   }
 
-  async #lock(key: string): Promise<number> {
-    const { step = 1, ratio = 2, maxStep = 500 } = this.#options;
+  async #lock(keys: string): Promise<number> {
+    const { timeout, step, ratio, maxStep } = this.#settings;
     let waitedMs = 0;
     let stepMs = step;
     for (;;) {
-      const token = newToken(undefined);
-      const obstacle = await this.#take(key, token);
+      const holding = { store: this.#store, keys, token: newToken(undefined), commandTimeoutMs: 1000 };
+      const obstacle = await this.#take(holding);
       if (obstacle === undefined) {
-        this.#holding = { store: this.#store, key, token };
-        collected.register(this, this.#holding, this.#holding);
+        this.#holding = holding;
+        collected.register(this, holding, holding);
         return waitedMs;
       }
-      const leftMs = this.#timeoutMs - waitedMs;
+      const leftMs = timeout - waitedMs;
       if (leftMs <= 0) throw obstacle;
       stepMs = Math.min(stepMs, maxStep, leftMs);
       await new Promise((resolve) => setTimeout(resolve, stepMs));
@@ -166,11 +162,11 @@ export class HostLock {
   }
 
   /** Makes one attempt. Returns undefined if the lock is ours; else the error if the wait ends now: held, or a stalled write. */
-  async #take(key: string, token: string): Promise<LockError | undefined> {
-    const request = { keys: key, token, lifetimeMs: this.#lifetimeMs, fences: 1, minReplicas: 0, commandTimeoutMs };
+  async #take(holding: Holding): Promise<LockError | undefined> {
+    const request = { ...holding, lifetimeMs: this.#settings.lifetime, fences: 1, minReplicas: 0 };
     try {
       const { granted } = await this.#store.acquire({ ...request, begin: () => true });
-      return granted ? undefined : new LockTimeoutError('timeout', { key });
+      return granted ? undefined : new LockTimeoutError('timeout', { key: holding.keys });
     } catch (error) {
       if (error instanceof LockBackendError && error.redisCode === 'BUSY') return error; // H93b
       throw error;
@@ -183,6 +179,6 @@ export class HostLock {
   }
 }
 
-async function release({ store, key, token }: Holding): Promise<boolean> {
-  return (await store.release({ keys: key, token, commandTimeoutMs })) === 'released';
+async function release(holding: Holding): Promise<boolean> {
+  return (await holding.store.release(holding)) === 'released';
 }
