@@ -10,7 +10,7 @@
 import { createHash } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { LockBackendError, optionError } from '../../../core/errors';
+import { checkValue, type Rule } from '../../../core/options';
 import type { EmbeddedStore } from '../../../core/redis-like';
 import { changedChannel, freedChannel } from '../../operator';
 import type { Publish } from '../machine/command';
@@ -23,6 +23,12 @@ import { sqliteEngine } from './sqlite';
 import { remove, TableFile } from './table-file';
 
 const longestName = 128;
+const nameRule: Rule = {
+  expected: `a name of 1 to ${longestName} characters that stays where it is put: no slash, no control character, not "." or ".."`,
+  kind: (name) => typeof name === 'string',
+  possible: (name: string) =>
+    name !== '' && name.length <= longestName && !/[\p{Cc}/\\]|^\.\.?$/u.test(name) && name.isWellFormed(),
+};
 const suffix = '.sqlite';
 
 /** The open tables of this thread, by file. */
@@ -42,8 +48,10 @@ const open = new Map<string, SharedTable>();
  * ```
  */
 export function sharedMemoryStore(name: string): EmbeddedStore {
-  checkName(name);
-  let table: SharedTable | undefined = openTable(name);
+  checkValue('name', nameRule, name);
+  sqliteEngine();
+  const path = join(privateFolder(), fileOf(name));
+  let table: SharedTable | undefined = (open.get(path) ?? new SharedTable(path)).join();
   const opened = (): SharedTable => {
     if (table === undefined) throw closedStore();
     return table;
@@ -62,19 +70,6 @@ export function sharedMemoryStore(name: string): EmbeddedStore {
     listen: async (channel, onMessage) => opened().wakeUps.listen(channel, onMessage),
     listensAlone: true,
   });
-}
-
-function checkName(name: unknown): asserts name is string {
-  const expected = `a name of 1 to ${longestName} characters that stays where it is put: no slash, no control character, not "." or ".."`;
-  if (typeof name !== 'string') throw optionError('name', expected, name);
-  const leads = /[\p{Cc}/\\]/u.test(name) || name === '.' || name === '..' || !name.isWellFormed();
-  if (name === '' || name.length > longestName || leads) throw optionError('name', expected, name, 'range');
-}
-
-function openTable(name: string): SharedTable {
-  sqliteEngine();
-  const path = join(privateFolder(), fileOf(name));
-  return (open.get(path) ?? new SharedTable(path)).join();
 }
 
 /** The file of a name. The hash separates names that look alike in a file system; the boot id separates this boot's tables. */
@@ -113,15 +108,10 @@ class SharedTable {
 
   open(): TableFile {
     if (this.#file !== undefined) return this.#file;
-    try {
-      const publish: Publish = (channel, id, key) => this.#messages.push([channel, `${id} ${key}`]);
-      this.#file = new TableFile(this.#path, publish, this.#baseMicros);
-      this.#baseMicros = this.#file.baseMicros;
-      return this.#file;
-    } catch (cause) {
-      if (cause instanceof LockBackendError) throw cause;
-      throw new LockBackendError(`the table ${this.#path} cannot be opened: ${(cause as Error).message}`, { cause });
-    }
+    const publish: Publish = (channel, id, key) => this.#messages.push([channel, `${id} ${key}`]);
+    this.#file = new TableFile(this.#path, publish, this.#baseMicros);
+    this.#baseMicros = this.#file.baseMicros;
+    return this.#file;
   }
 
   run<T>(work: (machine: Machine, micros: number) => T): T {

@@ -3,7 +3,7 @@
 // waiter has a timer as well. Nothing here keeps a process alive, except a line that is being written.
 import { createHash } from 'node:crypto';
 import { existsSync, lstatSync, readdirSync, unlinkSync } from 'node:fs';
-import { createServer, connect as dial, type Server, type Socket } from 'node:net';
+import { connect, createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { nextTick } from '../../../core/real-timers';
@@ -18,10 +18,10 @@ const youngMs = 10_000;
 
 export class SocketWakeUps {
   readonly #folder: string;
-  readonly #listeners = new Map<string, (text: string) => void>();
-  readonly #servers = new Map<string, Server>();
-  readonly #incoming = new Set<Socket>();
+  /** The listeners of this process, and the connections to others, by the paths of their sockets. */
+  readonly #listeners = new Map<string, { readonly server: Server; readonly onMessage: (text: string) => void }>();
   readonly #outgoing = new Map<string, Socket>();
+  readonly #incoming = new Set<Socket>();
 
   constructor(folder: string) {
     this.#folder = folder;
@@ -30,81 +30,72 @@ export class SocketWakeUps {
   /** Resolves once every message will be received. Rejects if no socket can be made (its path may be too long). */
   async listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
     this.#removeDead();
-    await this.#serve(channel);
-    this.#listeners.set(channel, onMessage);
-    return {
-      close: () => {
-        this.#listeners.delete(channel);
-        this.#servers.get(channel)?.close();
-        this.#servers.delete(channel);
-      },
+    const path = this.#pathOf(channel);
+    const close = (): void => {
+      this.#listeners.get(path)?.server.close();
+      this.#listeners.delete(path);
     };
+    await this.#serve(path, onMessage).catch((error) => {
+      close();
+      throw error;
+    });
+    return { close };
   }
 
   /** Makes sockets again that are gone, because the folder may have been emptied. */
   renew(): void {
-    for (const [channel, server] of this.#servers) {
-      if (existsSync(this.#pathOf(channel))) continue;
+    for (const [path, { server, onMessage }] of this.#listeners) {
+      if (existsSync(path)) continue;
       server.close(); // this removes the file at its path
-      void this.#serve(channel).catch(() => {}); // its waiters have a timer as well
+      void this.#serve(path, onMessage).catch(() => {}); // its waiters have a timer as well
     }
   }
 
   /** Sends a message, never within the call. Never fails. */
   tell(channel: string, text: string): void {
-    if (!this.#listeners.has(channel)) return this.#tellAt(this.#pathOf(channel), text);
-    nextTick(() => this.#listeners.get(channel)?.(text));
+    this.#send(this.#pathOf(channel), text);
   }
 
   /** Sends a message to every listener in the folder, on every channel. */
   tellAll(text: string): void {
-    for (const channel of this.#listeners.keys()) this.tell(channel, text);
-    const own = new Set([...this.#listeners.keys()].map((channel) => this.#pathOf(channel)));
-    for (const file of readdirSync(this.#folder)) {
-      const path = join(this.#folder, file);
-      if (file.endsWith(suffix) && !own.has(path)) this.#tellAt(path, text);
-    }
+    for (const path of new Set([...this.#listeners.keys(), ...this.#sockets()])) this.#send(path, text);
   }
 
-  #tellAt(path: string, text: string): void {
+  /** Closes all servers and connections at once. */
+  close(): void {
+    for (const { server } of this.#listeners.values()) server.close();
+    for (const socket of [...this.#incoming, ...this.#outgoing.values()]) socket.destroy();
+    this.#listeners.clear();
+  }
+
+  #send(path: string, text: string): void {
+    if (this.#listeners.has(path)) return nextTick(() => this.#listeners.get(path)?.onMessage(text));
     const socket = this.#outgoing.get(path) ?? this.#dial(path);
     if (socket.writableLength > maxUnsentBytes) return;
     socket.ref();
     socket.write(`${JSON.stringify(text)}\n`, () => socket.unref());
   }
 
-  /** Closes all servers and connections at once. */
-  close(): void {
-    for (const server of this.#servers.values()) server.close();
-    for (const socket of [...this.#incoming, ...this.#outgoing.values()]) socket.destroy();
-    this.#listeners.clear();
-    this.#servers.clear();
-  }
-
-  #serve(channel: string): Promise<void> {
-    const server = createServer((socket) => this.#receive(socket, channel)).unref();
-    this.#servers.set(channel, server);
+  #serve(path: string, onMessage: (text: string) => void): Promise<void> {
+    const server = createServer((socket) => this.#receive(socket, path)).unref();
+    this.#listeners.set(path, { server, onMessage });
     return new Promise((resolve, reject) => {
-      const fail = (error: Error): void => {
-        this.#servers.delete(channel);
-        reject(error);
-      };
-      server.once('error', fail).listen(this.#pathOf(channel), resolve);
+      server.once('error', reject).listen(path, resolve);
     });
   }
 
-  #receive(socket: Socket, channel: string): void {
+  #receive(socket: Socket, path: string): void {
     this.#incoming.add(socket);
     socket.unref().on('error', () => {});
     socket.once('close', () => this.#incoming.delete(socket));
     createInterface({ input: socket }).on('line', (line) => {
       const text = textIn(line);
-      if (text !== undefined) this.#listeners.get(channel)?.(text);
+      if (text !== undefined) this.#listeners.get(path)?.onMessage(text);
     });
   }
 
   #dial(path: string): Socket {
-    const socket = dial(path);
+    const socket = connect(path);
     this.#outgoing.set(path, socket);
     socket.once('close', () => this.#outgoing.delete(path));
     socket.on('error', (error) => removeIfDead(path, error));
@@ -114,12 +105,16 @@ export class SocketWakeUps {
 
   /** Removes the sockets of processes that were killed while they listened. */
   #removeDead(): void {
-    for (const file of readdirSync(this.#folder)) {
-      if (!file.endsWith(suffix)) continue;
-      const path = join(this.#folder, file);
-      const socket = dial(path, () => socket.destroy()).unref();
+    for (const path of this.#sockets()) {
+      const socket = connect(path, () => socket.destroy()).unref();
       socket.on('error', (error) => removeIfDead(path, error));
     }
+  }
+
+  /** The paths of all sockets in the folder. */
+  #sockets(): string[] {
+    const files = readdirSync(this.#folder).filter((file) => file.endsWith(suffix));
+    return files.map((file) => join(this.#folder, file));
   }
 
   #pathOf(channel: string): string {

@@ -157,11 +157,9 @@ function inodeOf(path: string): number | undefined {
  * touched.
  */
 function removeOrphans(path: string): void {
-  const inodes = companions.map((each) => inodeOf(path + each));
+  const orphans = companions.map((each) => ({ file: path + each, inode: inodeOf(path + each) }));
   if (inodeOf(path) !== undefined) return;
-  for (const [n, each] of companions.entries()) {
-    if (inodes[n] !== undefined && inodeOf(path + each) === inodes[n]) remove(path + each);
-  }
+  for (const { file, inode } of orphans) if (inode !== undefined && inodeOf(file) === inode) remove(file);
 }
 
 /** Removes a file if that is possible. Never fails. */
