@@ -9,8 +9,7 @@ import type { EmbeddedStore } from '../../core/redis-like';
 import type { Checkable, Listening, Renewed } from '../contract';
 import { Machine } from './machine/mutex-machine';
 import { isSpare, MemoryRows, msOf, neverMs } from './machine/row';
-import { closedStore, standFor } from './store';
-import type { Table } from './verbs';
+import { closedStore, standFor, type Table } from './store';
 
 export interface MemoryStoreOptions {
   /**
@@ -70,7 +69,14 @@ export function handleOf(table: MemoryTable): MemoryStore {
   const handle: MemoryStore = {
     kind: 'memory',
     close: async () => table.close(),
-    expire: (key) => table.expire(lockKey(key, '')),
+    expire(key) {
+      const full = lockKey(key, '');
+      return table.run((machine, micros) => {
+        const token = machine.holder(full, micros);
+        if (token !== undefined) machine.release({ keys: full, token }, micros);
+        return token !== undefined;
+      }, full);
+    },
     seize(key, lifetime) {
       const full = lockKey(key, '');
       if (lifetime !== undefined) checkValue('lifetime', lifetimeRule, lifetime);
@@ -87,7 +93,7 @@ export class MemoryTable implements Table {
   readonly renewed = new RenewedLocks();
   readonly #rows = new MemoryRows();
   readonly #machine: Machine;
-  readonly #listeners = new Map<string, Set<(text: string) => void>>();
+  readonly #listeners = new Set<{ readonly channel: string; readonly onMessage: (text: string) => void }>();
   readonly #now: (() => number) | undefined;
   readonly #startMs = Date.now();
   #readMs: number;
@@ -121,23 +127,9 @@ export class MemoryTable implements Table {
 
   async listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
     if (this.#closed) throw closedStore();
-    const listeners = this.#listeners.get(channel) ?? new Set();
-    const listener = (text: string): void => onMessage(text);
-    this.#listeners.set(channel, listeners.add(listener));
-    const close = (): void => {
-      listeners.delete(listener);
-      if (listeners.size === 0 && this.#listeners.get(channel) === listeners) this.#listeners.delete(channel);
-    };
-    return { close };
-  }
-
-  expire(key: string): boolean {
-    return this.run((machine, micros) => {
-      const token = machine.holder(key, micros);
-      if (token === undefined) return false;
-      machine.release({ keys: key, token }, micros);
-      return true;
-    }, key);
+    const listener = { channel, onMessage };
+    this.#listeners.add(listener);
+    return { close: () => void this.#listeners.delete(listener) };
   }
 
   close(): void {
@@ -163,17 +155,13 @@ export class MemoryTable implements Table {
     const isReadBefore = this.#now === undefined && passedMs < 0 && performance.now() >= this.#readMs;
     if (!isReadBefore) this.#readMs = readMs;
     if (passedMs > 0) this.#passedMs += passedMs;
-    return this.#nowMicros();
-  }
-
-  #nowMicros(): number {
     return Math.floor((this.#startMs + this.#passedMs) * 1000);
   }
 
   /** Notifies the listeners of a channel later, never within the call that granted the lock. */
   #tell(channel: string, text: string): void {
     nextTick(() => {
-      for (const listener of [...(this.#listeners.get(channel) ?? [])]) listener(text);
+      for (const each of [...this.#listeners]) if (each.channel === channel) each.onMessage(text);
     });
   }
 }

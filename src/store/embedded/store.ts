@@ -2,18 +2,60 @@
 // When a call returns, its command has been carried out, alone. So no outcome is unknown, no request comes too late, nothing
 // has to be batched, and an abandoned token is gone at once.
 
-import { clockOf } from '../../core/clock';
-import { LockBackendError } from '../../core/errors';
-import { mayBeLock } from '../../core/keys';
+import { type Clock, clockOf, earlier, type Moment, now } from '../../core/clock';
+import { LockBackendError, optionError } from '../../core/errors';
+import { type Key, listOf, mayBeLock } from '../../core/keys';
 import type { EmbeddedStore } from '../../core/redis-like';
 import { Abandoned } from '../abandoned';
-import type { ReleaseReply, ReleaseRequest, Store } from '../contract';
+import { givenUp, refusal } from '../backend-errors';
+import type {
+  AcquireReply,
+  AcquireRequest,
+  Channels,
+  ExtendReply,
+  ReleaseReply,
+  ReleaseRequest,
+  Renewed,
+  Store,
+  SynchronousVerbs,
+} from '../contract';
 import { stateFor } from '../inspected';
 import { changedChannel, isOfRegistry, type Operator, processKey } from '../operator';
+import { slotAt } from '../slots';
 import { newsOf, type Values } from '../values';
-import { msOf } from './machine/row';
-import { EmbeddedVerbs, type Table } from './verbs';
+import type { CommandOutcome } from './machine/command';
+import type { Machine } from './machine/mutex-machine';
+import { msOf, neverMs, remainingOf } from './machine/row';
 
+/** @internal The rows, their clock, and the listeners for grants. */
+export interface Table extends Channels {
+  /** Opens the table before its first command; otherwise `run` does so. */
+  open?(): void;
+  /**
+   * Runs one command; nobody else sees or changes the rows meanwhile.
+   *
+   * @param keys The keys whose renewed locks are checked first. The command counts from before the check, so that a process that
+   *             stands still between the two loses no lock. A late renewal of one lock lets time pass for the other locks.
+   * @param monoMs A reading of this table's clock from which the command counts, if no later command has run. Absent: now. A table
+   *               that other processes use reads its clock anew.
+   * @throws {LockBackendError} the table is closed or full.
+   */
+  run<T>(work: (machine: Machine, micros: number) => T, keys?: Key, monoMs?: number): T;
+  /** The largest lag of `micros` behind the clock of another process at the same table. Default 0. */
+  lagMs?(): number;
+  /** The table's own clock; absent: the clocks of this process. */
+  readonly clock?: Clock | undefined;
+  /** The renewed locks, if only this process uses the table. */
+  readonly renewed?: Renewed | undefined;
+}
+
+/** The verbs, each of which has been carried out when it returns. */
+interface EmbeddedVerbs extends SynchronousVerbs {
+  releaseAndAcquire(release: ReleaseRequest, next: AcquireRequest): [ReleaseReply, AcquireReply];
+}
+
+/** The uncertainty of another process's grant: it counts from a whole ms, rounded down by that process's clock. */
+const grantClockMs = 2;
 const keysAtOnce = 1000;
 
 /** The stores by handle. */
@@ -31,7 +73,7 @@ export function standFor<Handle extends EmbeddedStore>(handle: Handle, table: Ta
 }
 
 function storeOn(table: Table, kind: Store['kind']): Store {
-  const verbs = new EmbeddedVerbs(table);
+  const verbs = verbsOn(table);
   const release = async (request: ReleaseRequest): Promise<ReleaseReply> => verbs.release(request);
   const abandoned = new Abandoned(release);
   return {
@@ -55,6 +97,85 @@ function storeOn(table: Table, kind: Store['kind']): Store {
     join() {},
     leave: () => abandoned.settled(),
   };
+}
+
+function verbsOn(table: Table): EmbeddedVerbs {
+  /** The moment from which a lifetime counts: the opening of the table is no part of it. */
+  const sendMoment = (): Moment => {
+    table.open?.();
+    return now(table.clock);
+  };
+  /** The start of a grant: the machine counts a lifetime from the whole ms before, by a clock that may lag. */
+  const from = (sent: Moment, micros: number): Moment => earlier(sent, (micros % 1000) / 1000 + (table.lagMs?.() ?? 0));
+  return {
+    renewed: table.renewed,
+    acquire(request) {
+      const { keys, minReplicas, slots } = request;
+      if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
+      if (!request.begin()) throw givenUp(keys);
+      const sent = sendMoment();
+      const work = (machine: Machine, micros: number): AcquireReply => {
+        const reply = replyOf(machine.acquire(request, micros), from(sent, micros));
+        return slots === undefined ? reply : { ...reply, slot: slotAt(msOf(micros), slots) };
+      };
+      try {
+        return table.run(work, keys, sent.monoMs);
+      } catch (error) {
+        throw refusal(error, keys); // as Redis would refuse another kind of key, or another number of permits
+      }
+    },
+    extend(request) {
+      const { keys, lifetimeMs, endedMs } = request;
+      const sent = sendMoment();
+      if (!request.begin()) return { outcome: 'late' };
+      const lateMs = endedMs === undefined ? 0 : Math.ceil(sent.monoMs - endedMs) + 1;
+      const inTime = lateMs === 0 ? request : { ...request, lifetimeMs: (lifetimeMs ?? neverMs) + lateMs };
+      const work = (machine: Machine, micros: number): ExtendReply => {
+        const outcome = machine.extend(inTime, micros - lateMs * 1000);
+        return outcome === 'extended' ? { outcome, sent: from(sent, micros) } : { outcome };
+      };
+      // A late extension is itself part of a check.
+      return table.run(work, endedMs === undefined ? keys : undefined, sent.monoMs);
+    },
+    release(request) {
+      const { keys, token, done, checkedMs } = request;
+      const work = (machine: Machine, micros: number): ReleaseReply => {
+        if (done !== undefined) machine.markSlot(listOf(keys)[0]!, token, done, micros);
+        return resultOf(machine.release(request, micros).results);
+      };
+      return table.run(work, keys, checkedMs);
+    },
+    releaseAndAcquire(release, next) {
+      const { keys, checkedMs } = release;
+      const moment = sendMoment();
+      const isAsChecked = table.renewed !== undefined && checkedMs !== undefined;
+      const sent = isAsChecked ? earlier(moment, moment.monoMs - checkedMs) : moment;
+      const work = (machine: Machine, micros: number): [ReleaseReply, AcquireReply] => {
+        const reply = machine.release({ ...release, next }, micros);
+        return [resultOf(reply.results), replyOf(reply.next!, from(sent, micros))];
+      };
+      return table.run(work, keys, sent.monoMs);
+    },
+  };
+}
+
+function replyOf(acquired: CommandOutcome, sent: Moment): AcquireReply {
+  if (acquired.outcome === 'granted') {
+    return { granted: true, fence: acquired.fence, others: acquired.others, sent };
+  }
+  if (acquired.outcome === 'done') return { granted: false, leftMs: 0, isDone: true };
+  // Nothing is ever late here; a change in place that a later one has overtaken counts as gone.
+  if (acquired.outcome !== 'busy') {
+    const impossible = acquired.outcome === 'deadlock' ? 'deadlock' : 'gone';
+    return { granted: false, leftMs: Number.POSITIVE_INFINITY, impossible };
+  }
+  const { leftMs, position } = acquired;
+  return { granted: false, leftMs: remainingOf(leftMs), position, sent: position && earlier(sent, grantClockMs) };
+}
+
+function resultOf(results: readonly ReleaseReply[]): ReleaseReply {
+  if (results.every((result) => result === 'released')) return 'released';
+  return results.includes('taken') ? 'taken' : 'missing';
 }
 
 function valuesOn(table: Table): Values {

@@ -3,10 +3,7 @@ import type { AcquireRequest, ExtendRequest, QueuePosition, ReleaseRequest } fro
 
 /** An acquire. Only that of a mutex without a queue entry may have several keys. */
 export interface AcquireCommand
-  extends Pick<
-    AcquireRequest,
-    'keys' | 'fences' | 'lifetimeMs' | 'minFence' | 'mode' | 'pauseMs' | 'queueAs' | 'slots' | 'token'
-  > {
+  extends Omit<AcquireRequest, 'begin' | 'beside' | 'commandTimeoutMs' | 'minReplicas' | 'votes'> {
   /** Server time in ms after which the command changes nothing. Default: never. */
   readonly notAfterMs?: number;
   readonly beside?: { readonly token: string } | undefined;
