@@ -6,40 +6,34 @@ import { holderOf, type InspectedLock, waiterOf } from '../../inspected';
 import { maxShown } from '../../operator';
 import { type LockRow, msOf, newShared, remainingOf } from './row';
 
-const kinds = { shared: 'read', exclusive: 'write', counted: 'permits', upgrade: 'write' } as const;
+/** The kinds as operators see them: those of holders and waiters of a key with a mode, and of a mutex. */
+const kinds = { shared: 'read', exclusive: 'write', upgrade: 'write', counted: 'permits', mutex: 'exclusive' } as const;
+const mutex = 'mutex' as const;
 
 export function inspectRow(
   { token, endMs, queue, shared = newShared() }: LockRow,
   fence: number,
   micros: number,
 ): InspectedLock {
-  const nowMs = msOf(micros);
-  const members = shared.holders
-    .toSorted((a, b) => a.endMs - b.endMs)
-    .map((each) => ({ ...each, kind: kinds[each.kind] }));
-  const holders = token === undefined ? members : [{ token, kind: 'exclusive' as const, permits: 1, endMs }];
+  const leftOf = (endingMs: number): number => remainingOf(endingMs - msOf(micros));
+  const members = shared.holders.toSorted((a, b) => a.endMs - b.endMs);
+  const holders = token === undefined ? members : [{ token, kind: mutex, permits: 1, endMs }];
   const last = holders.at(-1);
-  const waiters = [
-    ...queue.map((each) => ({ ...each, kind: 'exclusive' as const })),
-    ...shared.queue.map((each) => ({
-      ...each,
-      kind: kinds[each.kind],
-      ticket: each.kind === 'upgrade' ? micros : each.ticket,
-    })),
-  ];
+  const waiters = [...queue.map((each) => ({ ...each, kind: mutex })), ...shared.queue];
   const state: LockState = {
     locked: last !== undefined,
     owner: ownerOf(last?.token),
-    remaining: last === undefined ? 0 : remainingOf(last.endMs - nowMs),
+    remaining: last === undefined ? 0 : leftOf(last.endMs),
     waiters: waiters.length,
     fence,
-    mode: last?.kind ?? null,
+    mode: last === undefined ? null : kinds[last.kind],
     holders: holders
       .slice(0, maxShown)
-      .map((each) => holderOf(each.token, each.kind, each.permits, remainingOf(each.endMs - nowMs))),
-    queue: waiters
-      .slice(0, maxShown)
-      .flatMap((each) => waiterOf(each.token, each.kind, each.ticket, each.deadlineMs, micros) ?? []),
+      .map((each) => holderOf(each.token, kinds[each.kind], each.permits, leftOf(each.endMs))),
+    queue: waiters.slice(0, maxShown).flatMap(({ token, kind, ticket, deadlineMs }) => {
+      const sinceMicros = kind === 'upgrade' ? micros : ticket;
+      return waiterOf(token, kinds[kind], sinceMicros, deadlineMs, micros) ?? [];
+    }),
   };
   return { token: last?.token, state };
 }

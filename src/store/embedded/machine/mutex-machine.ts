@@ -15,7 +15,7 @@ import { type Slots, slotAt } from '../../slots';
 import type { AcquireCommand, CommandOutcome, ExtendCommand, LockRequest, Publish, ReleaseCommand } from './command';
 import { inspectRow } from './inspection';
 import { enqueue, forgetQueue, front, hasQueue, markPoll, mustYield } from './mutex-queue';
-import { type LockRow, MemoryRows, msOf, neverMs, newShared, type Rows, type SharedHolder } from './row';
+import { type LockRow, MemoryRows, msOf, neverMs, type Rows, type SharedHolder } from './row';
 import { type SharedCommand, SharedLock } from './shared-machine';
 
 const notMutex = 'WRONGTYPE this key is held by a readers-writer lock or a semaphore';
@@ -79,7 +79,7 @@ export class Machine {
   extend(command: ExtendCommand, micros: number): ExtendReply['outcome'] {
     const { token, lifetimeMs, exact, notAfterMs = Number.POSITIVE_INFINITY } = command;
     const rows = this.#all(command.keys, micros);
-    if (command.held !== undefined) return this.#sharedLock(rows[0]!, micros).extend(command);
+    if (command.held !== undefined) return new SharedLock(rows[0]!, micros, this.publish).extend(command);
     const nowMs = msOf(micros);
     const endMs = nowMs + (lifetimeMs ?? neverMs);
     if (rows.some((row) => row.token !== undefined && row.token !== token)) return 'taken'; // H48b
@@ -93,7 +93,7 @@ export class Machine {
     const { token, ticket = 0, yieldMs = 0, next, held } = command;
     const rows = this.#all(command.keys, micros);
     if (held !== undefined) {
-      const lock = this.#sharedLock(rows[0]!, micros);
+      const lock = new SharedLock(rows[0]!, micros, this.publish);
       return { results: [lock.release(token, ticket, held.mode.kind === 'exclusive')], next: undefined };
     }
     let answer: CommandOutcome | undefined;
@@ -117,7 +117,7 @@ export class Machine {
   /** Takes a lock away from the holder whose id starts with `id`, and serves the next in its queue. False: nothing was changed. */
   free(key: string, id: string, micros: number): boolean {
     const row = this.#row(key, micros);
-    if (row.token === undefined) return this.#sharedLock(row, micros).free(id);
+    if (row.token === undefined) return new SharedLock(row, micros, this.publish).free(id);
     const hash = hashOf(row.token);
     if (!hash.startsWith(id)) return false;
     this.publish(freedChannel, `!${hash}`, key);
@@ -176,7 +176,9 @@ export class Machine {
   #acquireShared(command: SharedCommand, micros: number): CommandOutcome {
     const row = this.#all(command.keys, micros)[0]!;
     if (row.token !== undefined) throw new Error('WRONGTYPE this key is held as a mutex');
-    return this.#sharedLock(row, micros).acquire(command, (count, least) => this.#mint(count, micros, least));
+    return new SharedLock(row, micros, this.publish).acquire(command, (count, least) =>
+      this.#mint(count, micros, least),
+    );
   }
 
   /** Acquires as `acquire` does, unless the job of the current slot has run. */
@@ -191,11 +193,6 @@ export class Machine {
     const acquired = this.acquire(command, micros);
     if (acquired.outcome === 'granted' && slots.marks) row.slot = { startMs: slot.start, endMs: slot.end };
     return acquired;
-  }
-
-  #sharedLock(row: LockRow, micros: number): SharedLock {
-    row.shared ??= newShared();
-    return new SharedLock(row.shared, micros, (channel, ids) => this.publish(channel, ids, row.key));
   }
 
   /** Grants a free lock to the first live entry of its queue. Returns whether there was one, and whether it is `mine`. */

@@ -10,8 +10,8 @@ import { type ExtendReply, type Mode, noChannel, type ReleaseReply } from '../..
 import { freedChannel } from '../../operator';
 import { placesOf } from '../../permit-places';
 import { maxNotified, maxSilenceMs, pollEveryMs, readersPassMicros } from '../../protocol';
-import type { AcquireCommand, CommandOutcome, ExtendCommand } from './command';
-import { msOf, neverMs, type Shared, type SharedEntry, type SharedHolder } from './row';
+import type { AcquireCommand, CommandOutcome, ExtendCommand, Publish } from './command';
+import { type LockRow, msOf, neverMs, newShared, type Shared, type SharedEntry, type SharedHolder } from './row';
 
 export type SharedCommand = AcquireCommand & { readonly mode: Mode };
 
@@ -23,20 +23,23 @@ const upgradeTicket = 1;
 
 /** A key with a mode, during one command. Its holders are those that have not expired. */
 export class SharedLock {
+  readonly #key: string;
   readonly #all: Shared;
   readonly #micros: number;
   readonly #nowMs: number;
-  readonly #notify: (channel: string, ids: string) => void;
+  readonly #publish: Publish;
 
-  constructor(all: Shared, micros: number, notify: (channel: string, ids: string) => void) {
-    this.#all = all;
+  constructor(row: LockRow, micros: number, publish: Publish) {
+    row.shared ??= newShared();
+    this.#key = row.key;
+    this.#all = row.shared;
     this.#micros = micros;
     this.#nowMs = msOf(micros);
-    this.#notify = notify;
+    this.#publish = publish;
   }
 
   acquire(command: SharedCommand, mint: (count: number, least: number) => number): CommandOutcome {
-    const { token, lifetimeMs, queueAs, mode, beside } = command;
+    const { token, lifetimeMs, queueAs, mode, beside, fences, minFence = 0 } = command;
     const { kind, total, step, group } = mode;
     const { holders } = this.#all;
     const mine = this.#holder(token);
@@ -52,8 +55,8 @@ export class SharedLock {
     }
     const queued = live.find((each) => each.token === (queueAs?.token ?? token));
     const others = live.filter((each) => each !== queued);
-    if (isUpgrade && mine!.step < step && others.some((each) => each.kind === 'upgrade'))
-      return { outcome: 'deadlock' };
+    const isDeadlock = isUpgrade && mine!.step < step && others.some((each) => each.kind === 'upgrade');
+    if (isDeadlock) return { outcome: 'deadlock' };
 
     const endMs = Math.max(this.#nowMs + (lifetimeMs ?? neverMs), mine?.endMs ?? 0);
     if (mine !== undefined && (step === 0 || mine.step === step)) {
@@ -77,7 +80,9 @@ export class SharedLock {
           [...this.#admitted([...others, asking], held, total)].includes(asking)) ||
         held.some((each) => each.kind === 'shared' && each.token === beside?.token);
     if (granted) {
-      const fence = fenceOf(command, held, mint);
+      // Readers share the fence of those that are in.
+      const shared = kind === 'shared' ? Math.max(0, ...held.map((each) => each.fence)) : 0;
+      const fence = fences === 0 ? 0 : shared || mint(kind === 'counted' ? fences : 1, minFence);
       this.#all.holders = [...held, { kind, permits: mode.permits, step, fence, token, group, endMs }];
       this.#granted(mode, live.length < this.#all.queue.length, others, queued);
       return { outcome: 'granted', fence, others: others.length };
@@ -119,7 +124,7 @@ export class SharedLock {
     const taken = this.#all.holders.filter((each) => hashOf(each.token).startsWith(id));
     if (taken.length === 0) return false;
     this.#all.holders = this.#all.holders.filter((each) => !taken.includes(each));
-    for (const { token } of taken) this.#notify(freedChannel, `!${hashOf(token)}`);
+    for (const { token } of taken) this.#publish(freedChannel, `!${hashOf(token)}`, this.#key);
     this.#wake();
     return true;
   }
@@ -152,7 +157,7 @@ export class SharedLock {
       ids.set(channel, before === undefined ? id : `${before},${id}`);
     }
     ids.delete(noChannel);
-    for (const [channel, some] of ids) this.#notify(channel, some);
+    for (const [channel, some] of ids) this.#publish(channel, some, this.#key);
   }
 
   /** The first entries in the order of admission that have room beside each other, up to `maxNotified`. */
@@ -193,17 +198,6 @@ function entryOf({ token, queueAs, mode }: SharedCommand, ticket: number): Share
     token: queueAs?.token ?? token,
     group: mode.group,
   };
-}
-
-/** The fence of a grant. Readers share the fence of those that are in. */
-function fenceOf(
-  { fences, minFence = 0, mode: { kind } }: SharedCommand,
-  held: readonly SharedHolder[],
-  mint: (count: number, least: number) => number,
-): number {
-  if (fences === 0) return 0;
-  const shared = kind === 'shared' ? Math.max(0, ...held.map((each) => each.fence)) : 0;
-  return shared || mint(kind === 'counted' ? fences : 1, minFence);
 }
 
 function bandOf({ kind, prefer }: SharedEntry): number {
