@@ -51,6 +51,19 @@ describeEach('inspect', (here) => {
     await lease();
   });
 
+  it('a Lock asks for its own hold: true while the place has it, false once a stranger does', async () => {
+    const [lock, other] = [0, 1].map(() => new redisExpLock.Lock(key, { redis: here.redis, ...patient }));
+    expect(await lock!.keyOwned()).to.equal(false);
+    await lock!.lock();
+    expect([await lock!.keyLocked(), await lock!.keyOwned(), await other!.keyOwned()]).to.deep.equal([
+      true,
+      true,
+      false,
+    ]);
+    await here.seize(key);
+    expect([await lock!.keyLocked(), await lock!.keyOwned()]).to.deep.equal([true, false]);
+  });
+
   it('a holder without a label has no owner', async () => {
     const lease = await withLock.promise(key);
     expect(await withLock.inspect(key)).to.include({ locked: true, owner: null });

@@ -46,9 +46,17 @@ export function quorumOperator(nodes: Nodes): Operator {
   };
 }
 
-/** The state of a lock: held if a majority holds it, for as long as a majority will, under the last fence that a majority knows. */
-export async function inspectMajority(nodes: Nodes, key: string, commandTimeoutMs: number): Promise<LockState> {
-  const { replies, errors } = await nodes.askAll(key, ({ store }) => store.inspect(key, commandTimeoutMs));
+/**
+ * The state of a lock: held if a majority holds it, for as long as a majority will, under the last fence that a majority knows. With a
+ * token, `owned` if a majority has that token as its holder.
+ */
+export async function inspectMajority(
+  nodes: Nodes,
+  key: string,
+  commandTimeoutMs: number,
+  token?: string,
+): Promise<LockState & { owned?: boolean }> {
+  const { replies, errors } = await nodes.askAll(key, ({ store }) => store.inspect(key, commandTimeoutMs, token));
   const states = [...replies.values()];
   const locked = states.filter((state) => state.locked).sort((a, b) => b.remaining - a.remaining);
   const isFree = nodes.isMinority(states.length - locked.length);
@@ -57,7 +65,8 @@ export async function inspectMajority(nodes: Nodes, key: string, commandTimeoutM
   const fence = fences[states.length < nodes.size ? 0 : nodes.majority - 1]!;
   const last = locked[nodes.majority - 1];
   const holders = holdersOf(states, nodes.majority);
-  if (last !== undefined) return { ...last, fence, holders };
+  const owned = states.filter((state) => state.owned).length >= nodes.majority;
+  if (last !== undefined) return { ...last, fence, holders, ...(token !== undefined && { owned }) };
   return { locked: false, owner: null, remaining: 0, waiters: 0, fence, mode: null, holders, queue: [] };
 }
 

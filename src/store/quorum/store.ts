@@ -207,8 +207,8 @@ export class Quorum implements Store {
     round?.end();
   }
 
-  inspect(key: string, commandTimeoutMs: number): Promise<LockState> {
-    return inspectMajority(this.#nodes, key, commandTimeoutMs);
+  inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
+    return inspectMajority(this.#nodes, key, commandTimeoutMs, token);
   }
 
   join(): void {
