@@ -201,6 +201,12 @@ export const foundQueues: readonly Protection[] = [
   },
   {
     hazard: 'H95',
+    without: 'a release notifies again the waiters for whom there was room before',
+    changes: [value('H95e', 'false')],
+    test: 'redis/contended-cost.test.ts',
+  },
+  {
+    hazard: 'H95',
     without: 'a first request that ran twice does not look for its entry',
     changes: [piece('H95d', 'since, ', 'micros + 1, ')],
     test: 'redis/contended-cost.test.ts',

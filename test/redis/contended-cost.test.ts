@@ -47,9 +47,10 @@ describe('what a contended acquisition costs the server (H95)', () => {
     kind: Mode | undefined,
     ticket = 0,
     sinceMs = performance.now(),
+    channel = 'nobody',
   ): Promise<AcquireReply> {
     const common = { keys: key, token, lifetimeMs: 60_000, minReplicas: 0, commandTimeoutMs: 5_000, begin: () => true };
-    const queueAs = { channel: 'nobody', id: '7', ticket, sinceMs, silenceMs: 10_000 };
+    const queueAs = { channel, id: '7', ticket, sinceMs, silenceMs: 10_000 };
     const request: AcquireRequest = { ...common, fences: kind === undefined ? 9 : 1, queueAs, mode: kind };
     return store.acquire(request);
   }
@@ -109,6 +110,22 @@ describe('what a contended acquisition costs the server (H95)', () => {
       expect(sum, JSON.stringify(few)).to.equal(Number(told));
     });
   }
+
+  it('permits: each release notifies the waiter for which it makes room, and none that was notified before', async () => {
+    const key = uniqueKey('notified');
+    const permits = mode('counted', 1, 8);
+    const held: { token: string; fence: number }[] = [];
+    for (let n = 0; n < 8; n += 1) {
+      const token = newToken(undefined);
+      const grant = await ask(key, token, permits);
+      held.push({ token, fence: grant.granted ? grant.fence : 0 });
+    }
+    const queue = (n: number) => ask(key, newToken(undefined), permits, 0, performance.now(), `process${n}`);
+    await Promise.all(Array.from({ length: 20 }, (_, n) => queue(n)));
+    const start = await commandStats(client);
+    for (const { token, fence } of held.slice(0, 6)) await release(key, token, permits, fence);
+    expect(diffCommandStats(start, await commandStats(client)).publish).to.equal(6);
+  });
 
   it('a first request that runs twice is queued once, however many came between', async () => {
     const key = uniqueKey('twice');

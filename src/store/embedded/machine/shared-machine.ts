@@ -92,8 +92,10 @@ export class SharedLock {
     const before = others.filter((each) => byScore(each, asking) < 0).length;
     const silenceMs = Math.min(queueAs.silenceMs || 2 * pollEveryMs(before), maxSilenceMs);
     const deadlineMs = this.#nowMs + silenceMs;
+    const hasExpired = live.length < this.#all.queue.length;
     this.#all.queue = [...others, { ...asking, deadlineMs }].sort(byScore);
     if (kind === 'counted' && this.#all.most === 0) this.#all.most = total;
+    if (hasExpired) this.#wake();
     return { outcome: 'busy', leftMs, position: { ticket: asking.ticket, before, outside: false } };
   }
 
@@ -109,13 +111,14 @@ export class SharedLock {
   }
 
   release(token: string, ticket: number, wasWriter: boolean): ReleaseReply {
+    const before = this.#all.holders;
     const mine = this.#holder(token);
     this.#all.holders = this.#all.holders.filter((each) => each !== mine);
     const result = mine === undefined ? this.#loss(wasWriter) : 'released';
     if (ticket !== 0) this.#all.queue = this.#all.queue.filter((each) => each.token !== token);
     // A waiter that can be admitted beside two readers was admitted before.
     else if (mine?.kind === 'shared' && this.#all.holders.length > 1) return result;
-    this.#wake();
+    this.#wake(mine !== undefined && ticket === 0 ? before : undefined);
     return result;
   }
 
@@ -144,17 +147,30 @@ export class SharedLock {
     if (hasExpired || isLastNotified) this.#wake();
   }
 
-  /** Notifies the waiters for whom there is room now, with one message for each process. */
-  #wake(): void {
+  /**
+   * Notifies the waiters for whom there is room now, with one message for each process. After a release, `before` are the holders
+   * before it: a waiter that had room beside them was notified before, unless an entry that has expired, or the end of a
+   * notification, was in its way. The last holder that leaves notifies all for whom there is room.
+   */
+  #wake(before?: readonly SharedHolder[]): void {
     const all = this.#all;
-    all.queue = all.queue.filter((each) => each.deadlineMs >= this.#nowMs);
+    const live = all.queue.filter((each) => each.deadlineMs >= this.#nowMs);
+    const held = all.holders;
+    const isFresh = held.length === 0 || live.length < all.queue.length || all.notified > 0;
+    let wereNotified = before !== undefined && !isFresh;
+    all.queue = live;
     if (all.queue.length === 0) all.phase = 0;
-    const admitted = [...this.#admitted(all.queue, all.holders, all.most)];
+    const admitted = [...this.#admitted(all.queue, held, all.most)];
     all.notified = admitted.length === maxNotified ? admitted.at(-1)!.ticket : 0;
+    const inside: Admitted[] = [...(before ?? [])];
     const ids = new Map<string, string>();
-    for (const { channel, id } of admitted) {
-      const before = ids.get(channel);
-      ids.set(channel, before === undefined ? id : `${before},${id}`);
+    for (const each of admitted) {
+      wereNotified &&= admits(inside, each, all.most);
+      inside.push(each);
+      if (wereNotified) continue;
+      const { channel, id } = each;
+      const others = ids.get(channel);
+      ids.set(channel, others === undefined ? id : `${others},${id}`);
     }
     ids.delete(noChannel);
     for (const [channel, some] of ids) this.#publish(channel, some, this.#key);

@@ -209,6 +209,10 @@ end
 if queued and queued.text == asking.text then
   queued.text = '' -- the entry was written again
 end
+local hasExpired = #all.expired > 0
 leave(queue, all, queued)
 insert(all, asking)
+if hasExpired then
+  wakeLater(lock, queue, limit)
+end
 return { 0, left, asking.ticket, now, before, 0 }

@@ -7,6 +7,7 @@
 -- THEN reply dispatch
 -- A request behind a release in the same batch has had its reply by now, and needs no notification.
 for i = 1, #wakes do
-  pcall(wake, wakes[i][1], wakes[i][2], wakes[i][3])
+  local each = wakes[i]
+  pcall(wake, each[1], each[2], each[3], each[4], each.isFresh)
 end
 return reply

@@ -698,17 +698,29 @@ admit(room, each)
 end
 return false
 end
-local function wakeLater(lock, queue, limit)
-local all = queueOf(queue)
+local function wakeLater(lock, queue, limit, released)
+local all, later = queueOf(queue), wakes[lock]
+local isFresh = not released or #all.expired > 0 or all.notified > 0
 leave(queue, all)
-if not isEmpty(queue, all) and not wakes[lock] then
-wakes[lock] = true
-wakes[#wakes + 1] = { lock, queue, limit }
+if isEmpty(queue, all) then
+return
 end
+if not later then
+later = { lock, queue, limit, {} }
+wakes[lock] = later
+wakes[#wakes + 1] = later
 end
-local function wake(lock, queue, limit)
+later.isFresh = later.isFresh or isFresh
+table.insert(later[4], released)
+end
+local function wake(lock, queue, limit, released, isFresh)
 local all, cursor = queueOf(queue), { 1, 1, 1 }
-local room = roomBeside(ourHolders(lock))
+local held = ourHolders(lock)
+local room = roomBeside(held)
+local before = not isFresh and held.count > 0 and roomBeside(held)
+for i = 1, before and #released or 0 do
+admit(before, released[i])
+end
 local total = tonumber(call('GET', limit) or 0) or 0
 local ids, channels, last = {}, {}, 0
 for n = 1, maxNotified do
@@ -718,7 +730,10 @@ break
 end
 admit(room, each)
 last = n == maxNotified and each.ticket or 0
-if each.channel ~= '-' then
+before = before and #all.expired == 0 and admits(before, each, total) and before
+if before then
+admit(before, each)
+elseif each.channel ~= '-' then
 if not ids[each.channel] then
 channels[#channels + 1] = each.channel
 ids[each.channel] = {}
@@ -1169,7 +1184,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '15b4f180fb18816d2840fb1585d756ebf8a5b952',
+  sha: 'feefc7860d222157666f2aaf2e9b4b5bb0b003bb',
   lua:
     clockPart +
     `
@@ -1363,8 +1378,12 @@ end
 if queued and queued.text == asking.text then
 queued.text = ''
 end
+local hasExpired = #all.expired > 0
 leave(queue, all, queued)
 insert(all, asking)
+if hasExpired then
+wakeLater(lock, queue, limit)
+end
 return { 0, left, asking.ticket, now, before, 0 }
 end,
 extendShared = function(k, a, kn, an)
@@ -1440,7 +1459,7 @@ elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.
 return
 end
 if call('ZCARD', queue) > 0 then
-wakeLater(lock, queue, KEYS[k+3])
+wakeLater(lock, queue, KEYS[k+3], reply == 1 and ARGV[a+3] == '0' and member(mine) or nil)
 end
 end
 pcall(others)
@@ -1501,7 +1520,8 @@ end,
     dispatchPart +
     `
 for i = 1, #wakes do
-pcall(wake, wakes[i][1], wakes[i][2], wakes[i][3])
+local each = wakes[i]
+pcall(wake, each[1], each[2], each[3], each[4], each.isFresh)
 end
 return reply`,
 };

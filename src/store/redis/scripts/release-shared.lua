@@ -40,7 +40,7 @@ local function others()
     return -- a waiter that can be admitted beside two readers was admitted before
   end
   if call('ZCARD', queue) > 0 then
-    wakeLater(lock, queue, KEYS[3])
+    wakeLater(lock, queue, KEYS[3], reply == 1 and ARGV[3] == '0' and member(mine) or nil)
   end
 end
 -- The release counts even if the queue is damaged: its waiters poll by themselves.

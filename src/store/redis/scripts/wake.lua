@@ -72,20 +72,34 @@ local function isTurnOf(queue, all, held, asking, total)
 end
 
 -- Schedules the notification of the waiters that can be admitted, for the end of the batch: one message for each process,
--- "id,id,id lock".
-local function wakeLater(lock, queue, limit)
-  local all = queueOf(queue)
+-- "id,id,id lock". `released` is the holder that made room. A waiter that had room beside it too was notified before, unless an
+-- entry that has expired, or the end of a notification, was in its way. The last holder that leaves notifies all for whom there is
+-- room: if a notification was lost, no other release would follow.
+local function wakeLater(lock, queue, limit, released)
+  local all, later = queueOf(queue), wakes[lock]
+  local isFresh = not released or #all.expired > 0 or all.notified > 0
   leave(queue, all)
-  if not isEmpty(queue, all) and not wakes[lock] then
-    wakes[lock] = true
-    wakes[#wakes + 1] = { lock, queue, limit }
+  if isEmpty(queue, all) then
+    return
   end
+  if not later then
+    later = { lock, queue, limit, {} }
+    wakes[lock] = later
+    wakes[#wakes + 1] = later
+  end
+  later.isFresh = later.isFresh or isFresh
+  table.insert(later[4], released)
 end
 
 -- Notifies the waiters that can be admitted, up to `maxNotified`. The rest is notified when the last of these is admitted.
-local function wake(lock, queue, limit)
+local function wake(lock, queue, limit, released, isFresh)
   local all, cursor = queueOf(queue), { 1, 1, 1 }
-  local room = roomBeside(ourHolders(lock))
+  local held = ourHolders(lock)
+  local room = roomBeside(held)
+  local before = not isFresh and held.count > 0 and roomBeside(held) -- H95e
+  for i = 1, before and #released or 0 do
+    admit(before, released[i])
+  end
   local total = tonumber(call('GET', limit) or 0) or 0
   local ids, channels, last = {}, {}, 0
   for n = 1, maxNotified do
@@ -95,7 +109,10 @@ local function wake(lock, queue, limit)
     end
     admit(room, each)
     last = n == maxNotified and each.ticket or 0
-    if each.channel ~= '-' then
+    before = before and #all.expired == 0 and admits(before, each, total) and before
+    if before then
+      admit(before, each)
+    elseif each.channel ~= '-' then
       if not ids[each.channel] then
         channels[#channels + 1] = each.channel
         ids[each.channel] = {}
