@@ -102,7 +102,7 @@ export const sharing: readonly Protection[] = [
   {
     hazard: 'H47',
     without: 'the key ends with the lifetime of the last caller',
-    changes: [write('H47', "  call('PEXPIRE', lock, ARGV[2])")],
+    changes: [piece('H47', 'setEnd(lock)', "call('PEXPIRE', lock, ARGV[2])")],
     test: 'contract/rw-lock.test.ts',
   },
   {

@@ -68,7 +68,8 @@ if not granted then
   if kind == 'r' and fences and everybody.fence == 0 then
     everybody = ourHolders(lock, true)
   end
-  mine, held = everybody.of[token], without(everybody, token)
+  mine = holderOf(everybody, token)
+  held = without(everybody, mine)
   if not mine and not everybody.whole and kind == 'r' then
     -- Our member may be one of many readers; readers of one phase share a fence, so its text is known.
     local ours = text('r', 1, 0, fences and everybody.fence or 0, token, group)
@@ -88,9 +89,11 @@ if not granted then
   end
   known = kind == 'p' and tonumber(call('GET', limit) or 0) or 0
   local isKnown = everybody.count > 0
-  at(queue, all, 3, 1)
-  for i = 1, #all[3].list do
-    isKnown = isKnown or all[3].list[i].kind == 'p'
+  if known ~= 0 and known ~= total and not isKnown then
+    at(queue, all, 3, 1)
+    for i = 1, #all[3].list do
+      isKnown = isKnown or all[3].list[i].kind == 'p'
+    end
   end
   if isKnown and known ~= 0 and known ~= total then
     return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, total))
@@ -104,7 +107,7 @@ if not granted then
   -- Entries are removed only after the first write that needs memory.
   if mine and (step == 0 or mine.step == step) then
     call('ZADD', lock, score, mine.text)
-    mine.ends = ends
+    everybody.of[mine.text] = ends
     leave(queue, all, queued)
     setEnd(lock)
     return { 1, mine.fence, others, now }
@@ -146,10 +149,12 @@ if granted then -- H55h
   elseif locks[lock] then
     enter(locks[lock], new, ends)
   end
-  setEnd(lock) -- H47
-  purge(lock, new.text)
+  local last = setEnd(lock) -- H47
+  if #check(lock).expired > 0 then
+    purge(lock, new.text)
+  end
   if kind == 'p' then
-    local last = call('PTTL', lock)
+    last = last or call('PTTL', lock)
     call('SET', limit, ARGV[8], 'PX', string.format('%.0f', math.max(last, 0) + 3600000))
     if last < 0 then
       call('PERSIST', limit)
@@ -174,8 +179,8 @@ end
 -- A writer waits for the end of the last holder; a caller that wants permits waits for the end of the first.
 local left = 0
 for _, each in pairs(held.of) do
-  if left == 0 or (kind == 'p') == (each.ends - now < left) then
-    left = each.ends - now
+  if left == 0 or (kind == 'p') == (each - now < left) then
+    left = each - now
   end
 end
 if left == math.huge then
@@ -211,7 +216,7 @@ if queued and queued.text == asking.text then
 end
 local hasExpired = #all.expired > 0
 leave(queue, all, queued)
-insert(all, asking)
+insert(queue, all, asking)
 if hasExpired then
   wakeLater(lock, queue, limit)
 end

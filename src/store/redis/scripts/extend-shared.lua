@@ -18,7 +18,7 @@ local lock, mine, ends = KEYS[1], ARGV[2], nil
 ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil -- S7
 if not ends or ends <= now then
   local held = holders(lock, true)
-  local found = held.of[ARGV[1]]
+  local found = holderOf(held, ARGV[1])
   if not found then
     return { held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0, now }
   end

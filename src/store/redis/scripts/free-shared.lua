@@ -8,13 +8,14 @@
 -- REPLY  [the number of holders that lost the lock]
 clock()
 local lock, queue, id, count = KEYS[1], KEYS[2], ARGV[1], 0
-for token, each in pairs(ourHolders(lock, true).of) do
+for text in pairs(ourHolders(lock, true).of) do
+  local token = member(text).token
   local hash = redis.sha1hex(token)
   if string.sub(hash, 1, #id) == id then
-    call('ZREM', lock, each.text)
+    call('ZREM', lock, text)
     forget(lock, token)
     attempt('PUBLISH', ARGV[2], '!' .. hash .. ' ' .. lock)
-    if string.find(each.text, '^1 r 1 [1-9]') then
+    if string.find(text, '^1 r 1 [1-9]') then
       call('DEL', KEYS[3])
     end
     count = count + 1

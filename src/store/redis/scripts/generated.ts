@@ -44,6 +44,9 @@ group = string.sub(rest, length + 1),
 text = text,
 }
 end
+local function permitsOf(text)
+return tonumber(string.match(text, '^1 p (%d+) %d+ %d+ %d+ .'))
+end
 local function text(kind, permits, step, fence, token, group)
 return string.format('1 %s %.0f %.0f %.0f %d ', kind, permits, step, fence, #token) .. token .. group
 end
@@ -52,10 +55,13 @@ held.kind, held.group = each.kind, each.group
 held.count, held.used = held.count + 1, held.used + each.permits
 end
 local function enter(held, each, ends)
-each.ends = ends
-held.of[each.token] = each
+held.of[each.text] = ends
 held.fence = math.max(held.fence, each.fence)
 admit(held, each)
+end
+local function enterPermits(held, found, permits, ends)
+held.of[found], held.kind = ends, 'p'
+held.count, held.used = held.count + 1, held.used + permits
 end
 local function nobody()
 return { of = {}, count = 0, used = 0, fence = 0, whole = true }
@@ -64,9 +70,10 @@ local function check(lock)
 local seen = checked[lock]
 if not seen then
 local found = call('ZRANGE', lock, 0, chunk - 1, 'WITHSCORES')
-seen = { found = found, expired = {}, isFull = #found == 2 * chunk, isForeign = false }
+seen = { found = found, permits = {}, expired = {}, isFull = #found == 2 * chunk, isForeign = false }
 for i = 1, #found, 2 do
-if not isOurs(found[i]) then
+seen.permits[i] = permitsOf(found[i])
+if not seen.permits[i] and not isOurs(found[i]) then
 seen.isForeign = true
 elseif tonumber(found[i + 1]) <= now then
 seen.expired[#seen.expired + 1] = found[i]
@@ -114,12 +121,18 @@ elseif #found == 2 * chunk then
 held.whole = false
 found = call('ZRANGE', lock, '+inf', from, 'BYSCORE', 'REV', 'LIMIT', 0, chunk, 'WITHSCORES')
 end
+local known = seen and found == seen.found and seen.permits or {}
 for i = 1, #found, 2 do
-local each, ends = member(found[i]), tonumber(found[i + 1])
-if not each then
+local ends, permits = tonumber(found[i + 1]), known[i] or permitsOf(found[i])
+local each = not permits and member(found[i])
+if not permits and not each then
 held.isForeign = true
 elseif ends > now then
+if permits then
+enterPermits(held, found[i], permits, ends)
+else
 enter(held, each, ends)
+end
 end
 end
 locks[lock] = held
@@ -148,23 +161,32 @@ local held = nobody()
 enter(held, last, tonumber(found[2]))
 return held
 end
-local function without(held, token)
-if not held.of[token] then
+local function holderOf(held, token)
+for found, ends in pairs(held.of) do
+local each = string.find(found, token, 1, true) and member(found)
+if each and each.token == token then
+each.ends = ends
+return each
+end
+end
+end
+local function without(held, mine)
+if not mine then
 return held
 end
 local others = nobody()
 others.whole, others.isForeign = held.whole, held.isForeign
-for whose, each in pairs(held.of) do
-if whose ~= token then
-enter(others, each, each.ends)
+for found, ends in pairs(held.of) do
+if found ~= mine.text then
+enter(others, member(found), ends)
 end
 end
 return others
 end
 local function sharesPlace(held, places)
 for place in string.gmatch(places, '%d+') do
-for _, each in pairs(held.of) do
-if string.find(each.group, ',' .. place .. ',', 1, true) then
+for found in pairs(held.of) do
+if string.find(member(found).group, ',' .. place .. ',', 1, true) then
 return true
 end
 end
@@ -173,7 +195,7 @@ return false
 end
 local function forget(lock, token)
 local held = locks[lock]
-locks[lock] = held and held.whole and without(held, token) or nil
+locks[lock] = held and held.whole and without(held, holderOf(held, token)) or nil
 end
 local function setEnd(lock)
 local last = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
@@ -186,6 +208,7 @@ else
 local ms = math.max(tonumber(last[2]) - now, 1)
 if not check(lock).isForeign or call('PTTL', lock) < ms then
 call('PEXPIRE', lock, string.format('%.0f', ms))
+return ms
 end
 end
 end`;
@@ -490,28 +513,29 @@ text = found,
 each.ticket = kind == 'u' and upgradeTicket or score + shifts[each.band]
 return each.ticket <= micros + 86400000000 and each or nil
 end
-local function edges(band)
-local low = band > 1 and string.format('%.0f', micros - (shifts[band - 1] + shifts[band]) / 2) or '0'
-local high = band < 3 and string.format('(%.0f', micros - (shifts[band] + shifts[band + 1]) / 2) or '+inf'
-return low, high
+local function edgeOf(band)
+return micros - (shifts[band] + shifts[band + 1]) / 2
 end
-local function read(queue, all, found)
-for i = 1, #found, 2 do
-local score = tonumber(found[i + 1])
-local each = score >= 0 and entry(queue, found[i], score)
-all.size = all.size - (score < 0 and 1 or 0)
-if found[i] == 'phase' and -score <= micros then
-all.phase = -score
-elseif found[i] == 'told' then
-all.notified = -score
-elseif each then
+local function lowest(band)
+return band > 1 and string.format('%.0f', edgeOf(band - 1)) or '0'
+end
+local function highest(band)
+return band < 3 and string.format('(%.0f', edgeOf(band)) or '+inf'
+end
+local function read(queue, all, text, score)
+local each = entry(queue, text, score)
+if each then
 local list = all[each.band].list
 list[#list + 1] = each
-all[each.band].upto = score
 all.of[each.token] = all.of[each.token] or each
-elseif score >= 0 then
-all.expired[#all.expired + 1] = found[i]
+else
+all.expired[#all.expired + 1] = text
 end
+end
+local function readFront(queue, all, upto)
+for i = all.done + 1, upto or #all.front do
+all.done = i
+read(queue, all, all.front[i], all.scores[i])
 end
 end
 local function queueOf(queue)
@@ -519,40 +543,65 @@ local all = queues[queue]
 if all then
 return all
 end
-all = { phase = 0, notified = 0, last = 0, of = {}, expired = {} }
-for band = 1, 3 do
-local low, high = edges(band)
-all[band] = { list = {}, low = low, high = high }
-end
+all = { phase = 0, notified = 0, last = 0, of = {}, expired = {}, front = {}, scores = {}, done = 0 }
 all.size = call('ZCARD', queue)
 all.whole = all.size <= few
-local found = all.size == 0 and {} or call('ZRANGE', queue, 0, few - 1, 'WITHSCORES')
-read(queue, all, found)
-local last = tonumber(found[#found]) or 0
-for band = 1, 3 do
-local part = all[band]
-part.more = not all.whole and (band == 3 or last < tonumber(all[band + 1].low))
-if part.more and last >= tonumber(part.low) then
-part.low = '(' .. found[#found]
+local found, band = all.size == 0 and {} or call('ZRANGE', queue, 0, few - 1, 'WITHSCORES'), 1
+for n = 1, 3 do
+all[n] = { list = {}, more = not all.whole }
 end
+for i = 1, #found, 2 do
+local score = tonumber(found[i + 1])
+if score < 0 then
+all.size = all.size - 1
+if found[i] == 'phase' and -score <= micros then
+all.phase = -score
+elseif found[i] == 'told' then
+all.notified = -score
+end
+else
+while band < 3 and score >= edgeOf(band) do
+all[band].more = false
+band = band + 1
+end
+all[band].upto = score
+all.front[#all.front + 1] = found[i]
+all.scores[#all.front] = score
+end
+end
+if #all.front > 0 then
+all[band].low = '(' .. found[#found]
 end
 queues[queue] = all
+if all.whole then
+readFront(queue, all)
+end
 return all
 end
 local function at(queue, all, band, n)
 local part = all[band]
+while n > #part.list and all.done < #all.front and (band == 3 or all.scores[all.done + 1] < edgeOf(band)) do
+readFront(queue, all, all.done + 1)
+end
 while n > #part.list and part.more and #all.expired < 2048 do
 local count = math.min(chunk, math.max(n, 3))
-local found = call('ZRANGEBYSCORE', queue, part.low, part.high, 'WITHSCORES', 'LIMIT', 0, count)
+local low = part.low or lowest(band)
+local found = call('ZRANGEBYSCORE', queue, low, highest(band), 'WITHSCORES', 'LIMIT', 0, count)
 part.more = #found == 2 * count
-if #found > 0 then
-part.low = '(' .. found[#found]
+for i = 1, #found, 2 do
+part.upto = tonumber(found[i + 1])
+part.low = '(' .. found[i + 1]
+read(queue, all, found[i], part.upto)
 end
-read(queue, all, found)
 end
 return part.list[n]
 end
 local function find(queue, all, token, ticket, only)
+for i = all.done + 1, #all.front do
+if string.find(all.front[i], token, 1, true) then
+readFront(queue, all, i)
+end
+end
 local each = all.of[token]
 for band = only or 1, (each or all.whole or ticket == 0) and 0 or only or 3 do
 local found
@@ -560,7 +609,7 @@ if ticket > 0 then
 local score = ticket == upgradeTicket and ticket or ticket - shifts[band]
 found = call('ZRANGEBYSCORE', queue, score, score, 'WITHSCORES')
 else
-found = call('ZRANGE', queue, all[band].high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 4 * chunk, 'WITHSCORES')
+found = call('ZRANGE', queue, highest(band), '0', 'BYSCORE', 'REV', 'LIMIT', 0, 4 * chunk, 'WITHSCORES')
 end
 for i = 1, #found, 2 do
 local one = string.find(found[i], token, 1, true) and entry(queue, found[i], tonumber(found[i + 1]))
@@ -579,7 +628,7 @@ local list = all[band].list
 last = math.max(last, list[#list] and list[#list].ticket or 0)
 end
 if not all.whole then
-local found = call('ZRANGE', queue, all[asking.band].high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+local found = call('ZRANGE', queue, highest(asking.band), '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
 local ticket = (tonumber(found[2]) or 0) + shifts[asking.band]
 last = math.max(last, ticket <= micros + 86400000000 and ticket or 0)
 end
@@ -600,12 +649,13 @@ end
 end
 return before
 end
-local function insert(all, each)
+local function insert(queue, all, each)
 local part, score = all[each.band], scoreOf(each, each.ticket)
 all.last = math.max(all.last, each.ticket)
 if part.more and not (part.upto and score <= part.upto) then
 return
 end
+readFront(queue, all)
 local n = #part.list + 1
 while n > 1 and part.list[n - 1].ticket > each.ticket do
 n = n - 1
@@ -665,7 +715,7 @@ end
 return first
 end
 local function roomBeside(held)
-local only = held.count == 1 and next(held.of) or nil
+local only = held.count == 1 and held.kind ~= 'p' and member(next(held.of)).token or nil
 return { count = held.count, kind = held.kind, group = held.group, used = held.used, only = only }
 end
 local function admits(held, each, limit)
@@ -680,10 +730,12 @@ return held.count == 0
 end
 local function isTurnOf(queue, all, held, asking, total)
 local room, cursor = roomBeside(held), { 1, 1, 1 }
+if not admits(room, asking, total) then
+return false
+end
 local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
 if first and part.more and score > part.upto then
-local low = edges(asking.band)
-if call('ZCOUNT', queue, low, string.format('(%.0f', score)) - #all.expired >= maxNotified then
+if call('ZCOUNT', queue, lowest(asking.band), string.format('(%.0f', score)) - #all.expired >= maxNotified then
 return false
 end
 end
@@ -697,6 +749,16 @@ end
 admit(room, each)
 end
 return false
+end
+local function countedHolders(lock, released, total)
+local left = total
+for i = 1, #released do
+left = left - (released[i].kind == 'p' and released[i].permits or total)
+end
+local count = left > 0 and not locks[lock] and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf')
+if count == left then
+return { of = {}, kind = 'p', count = count, used = count }
+end
 end
 local function wakeLater(lock, queue, limit, released)
 local all, later = queueOf(queue), wakes[lock]
@@ -715,16 +777,17 @@ table.insert(later[4], released)
 end
 local function wake(lock, queue, limit, released, isFresh)
 local all, cursor = queueOf(queue), { 1, 1, 1 }
-local held = ourHolders(lock)
+local total = tonumber(call('GET', limit) or 0) or 0
+local held = not isFresh and countedHolders(lock, released, total) or ourHolders(lock)
 local room = roomBeside(held)
 local before = not isFresh and held.count > 0 and roomBeside(held)
 for i = 1, before and #released or 0 do
 admit(before, released[i])
 end
-local total = tonumber(call('GET', limit) or 0) or 0
 local ids, channels, last = {}, {}, 0
 for n = 1, maxNotified do
-local each = nextOf(queue, all, cursor)
+local isFull = room.kind == 'p' and room.used >= total
+local each = not isFull and nextOf(queue, all, cursor)
 if not each or not admits(room, each, total) then
 break
 end
@@ -744,7 +807,10 @@ end
 for i = 1, #channels do
 redis.pcall('PUBLISH', channels[i], table.concat(ids[channels[i]], ',') .. ' ' .. lock)
 end
-if last > 0 then
+leave(queue, all)
+if isEmpty(queue, all) then
+return
+elseif last > 0 then
 call('ZADD', queue, string.format('-%.0f', last), 'told')
 elseif all.notified > 0 then
 call('ZREM', queue, 'told')
@@ -1184,7 +1250,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'feefc7860d222157666f2aaf2e9b4b5bb0b003bb',
+  sha: 'edb4c4f72edacfadafa01099697429988543ac84',
   lua:
     clockPart +
     `
@@ -1248,7 +1314,8 @@ local everybody = ourHolders(lock, isChanged)
 if kind == 'r' and fences and everybody.fence == 0 then
 everybody = ourHolders(lock, true)
 end
-mine, held = everybody.of[token], without(everybody, token)
+mine = holderOf(everybody, token)
+held = without(everybody, mine)
 if not mine and not everybody.whole and kind == 'r' then
 local ours = text('r', 1, 0, fences and everybody.fence or 0, token, group)
 local mineEnds = tonumber(call('ZSCORE', lock, ours))
@@ -1267,9 +1334,11 @@ return redis.error_reply('WRONGTYPE this key is ' .. (kind == 'p' and 'a readers
 end
 known = kind == 'p' and tonumber(call('GET', limit) or 0) or 0
 local isKnown = everybody.count > 0
+if known ~= 0 and known ~= total and not isKnown then
 at(queue, all, 3, 1)
 for i = 1, #all[3].list do
 isKnown = isKnown or all[3].list[i].kind == 'p'
+end
 end
 if isKnown and known ~= 0 and known ~= total then
 return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, total))
@@ -1282,7 +1351,7 @@ ends = math.max(ends, mine and mine.ends or 0)
 score = ends == math.huge and '+inf' or string.format('%.0f', ends)
 if mine and (step == 0 or mine.step == step) then
 call('ZADD', lock, score, mine.text)
-mine.ends = ends
+everybody.of[mine.text] = ends
 leave(queue, all, queued)
 setEnd(lock)
 return { 1, mine.fence, others, now }
@@ -1317,10 +1386,12 @@ locks[lock] = nil
 elseif locks[lock] then
 enter(locks[lock], new, ends)
 end
-setEnd(lock)
+local last = setEnd(lock)
+if #check(lock).expired > 0 then
 purge(lock, new.text)
+end
 if kind == 'p' then
-local last = call('PTTL', lock)
+last = last or call('PTTL', lock)
 call('SET', limit, ARGV[a+8], 'PX', string.format('%.0f', math.max(last, 0) + 3600000))
 if last < 0 then
 call('PERSIST', limit)
@@ -1343,8 +1414,8 @@ return { 1, minted, others, now }
 end
 local left = 0
 for _, each in pairs(held.of) do
-if left == 0 or (kind == 'p') == (each.ends - now < left) then
-left = each.ends - now
+if left == 0 or (kind == 'p') == (each - now < left) then
+left = each - now
 end
 end
 if left == math.huge then
@@ -1380,7 +1451,7 @@ queued.text = ''
 end
 local hasExpired = #all.expired > 0
 leave(queue, all, queued)
-insert(all, asking)
+insert(queue, all, asking)
 if hasExpired then
 wakeLater(lock, queue, limit)
 end
@@ -1396,7 +1467,7 @@ local lock, mine, ends = KEYS[k+1], ARGV[a+2], nil
 ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
 if not ends or ends <= now then
 local held = holders(lock, true)
-local found = held.of[ARGV[a+1]]
+local found = holderOf(held, ARGV[a+1])
 if not found then
 return { held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0, now }
 end
@@ -1432,7 +1503,7 @@ local ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
 local reply = 1
 if not ends then
 local held = holders(lock, true)
-local found = held.of[ARGV[a+1]]
+local found = holderOf(held, ARGV[a+1])
 if found then
 mine, ends = found.text, found.ends
 else
@@ -1472,7 +1543,7 @@ end,
 raiseFenceShared = function(k, a, kn, an)
 clock()
 local minFence = checkFence(tonumber(ARGV[a+2]))
-local lock, mine = KEYS[k+1], ourHolders(KEYS[k+1], true).of[ARGV[a+1]]
+local lock, mine = KEYS[k+1], holderOf(ourHolders(KEYS[k+1], true), ARGV[a+1])
 if not mine then
 return { 0 }
 end
@@ -1490,13 +1561,14 @@ end,
 freeShared = function(k, a, kn, an)
 clock()
 local lock, queue, id, count = KEYS[k+1], KEYS[k+2], ARGV[a+1], 0
-for token, each in pairs(ourHolders(lock, true).of) do
+for text in pairs(ourHolders(lock, true).of) do
+local token = member(text).token
 local hash = redis.sha1hex(token)
 if string.sub(hash, 1, #id) == id then
-call('ZREM', lock, each.text)
+call('ZREM', lock, text)
 forget(lock, token)
 attempt('PUBLISH', ARGV[a+2], '!' .. hash .. ' ' .. lock)
-if string.find(each.text, '^1 r 1 [1-9]') then
+if string.find(text, '^1 r 1 [1-9]') then
 call('DEL', KEYS[k+3])
 end
 count = count + 1
@@ -2158,7 +2230,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: '5a9456256729c0c2d1d7f5f0036644e7919dcf65',
+  sha: 'f371675bdbd2b14f0540a04d82ae0fc053ebcad9',
   lua:
     clockPart +
     `
@@ -2170,8 +2242,8 @@ const readPlacesScript: Script = {
     `
 clock()
 local places = {}
-for _, each in pairs(ourHolders(KEYS[1], true).of) do
-places[#places + 1] = each.group
+for text in pairs(ourHolders(KEYS[1], true).of) do
+places[#places + 1] = member(text).group
 end
 return places`,
 };

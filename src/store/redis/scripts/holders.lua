@@ -34,6 +34,11 @@ local function member(text)
   }
 end
 
+-- The number of permits of a member; nil if it is of another kind. Their sum needs nothing else of it.
+local function permitsOf(text)
+  return tonumber(string.match(text, '^1 p (%d+) %d+ %d+ %d+ .'))
+end
+
 local function text(kind, permits, step, fence, token, group)
   return string.format('1 %s %.0f %.0f %.0f %d ', kind, permits, step, fence, #token) .. token .. group
 end
@@ -45,10 +50,15 @@ local function admit(held, each)
 end
 
 local function enter(held, each, ends)
-  each.ends = ends
-  held.of[each.token] = each
+  held.of[each.text] = ends
   held.fence = math.max(held.fence, each.fence)
   admit(held, each)
+end
+
+-- Counts a holder of permits.
+local function enterPermits(held, found, permits, ends)
+  held.of[found], held.kind = ends, 'p'
+  held.count, held.used = held.count + 1, held.used + permits
 end
 
 local function nobody()
@@ -61,9 +71,10 @@ local function check(lock)
   local seen = checked[lock]
   if not seen then
     local found = call('ZRANGE', lock, 0, chunk - 1, 'WITHSCORES')
-    seen = { found = found, expired = {}, isFull = #found == 2 * chunk, isForeign = false }
+    seen = { found = found, permits = {}, expired = {}, isFull = #found == 2 * chunk, isForeign = false }
     for i = 1, #found, 2 do
-      if not isOurs(found[i]) then
+      seen.permits[i] = permitsOf(found[i])
+      if not seen.permits[i] and not isOurs(found[i]) then
         seen.isForeign = true
       elseif tonumber(found[i + 1]) <= now then
         seen.expired[#seen.expired + 1] = found[i]
@@ -99,7 +110,7 @@ local function purge(lock, kept)
   seen.isPurged = true
 end
 
--- The holders by token, and their sums. In a large set of readers only the last ones are read, unless `all` is set.
+-- The ends of the holders by their members, and their sums. In a large set of readers only the last ones are read, unless `all` is set.
 local function holders(lock, all)
   local held = locks[lock]
   if held and (held.whole or not all) then
@@ -117,12 +128,18 @@ local function holders(lock, all)
     held.whole = false
     found = call('ZRANGE', lock, '+inf', from, 'BYSCORE', 'REV', 'LIMIT', 0, chunk, 'WITHSCORES')
   end
+  local known = seen and found == seen.found and seen.permits or {}
   for i = 1, #found, 2 do
-    local each, ends = member(found[i]), tonumber(found[i + 1])
-    if not each then
+    local ends, permits = tonumber(found[i + 1]), known[i] or permitsOf(found[i])
+    local each = not permits and member(found[i])
+    if not permits and not each then
       held.isForeign = true
     elseif ends > now then -- H47b
-      enter(held, each, ends)
+      if permits then
+        enterPermits(held, found[i], permits, ends)
+      else
+        enter(held, each, ends)
+      end
     end
   end
   locks[lock] = held
@@ -156,15 +173,25 @@ local function lastReader(lock, token, group, fenced)
   return held
 end
 
-local function without(held, token)
-  if not held.of[token] then
+local function holderOf(held, token)
+  for found, ends in pairs(held.of) do
+    local each = string.find(found, token, 1, true) and member(found)
+    if each and each.token == token then
+      each.ends = ends
+      return each
+    end
+  end
+end
+
+local function without(held, mine)
+  if not mine then
     return held
   end
   local others = nobody()
   others.whole, others.isForeign = held.whole, held.isForeign
-  for whose, each in pairs(held.of) do
-    if whose ~= token then
-      enter(others, each, each.ends)
+  for found, ends in pairs(held.of) do
+    if found ~= mine.text then
+      enter(others, member(found), ends)
     end
   end
   return others
@@ -173,8 +200,8 @@ end
 -- True if one of these places is taken. On a quorum, permits are numbered places with one holder each.
 local function sharesPlace(held, places)
   for place in string.gmatch(places, '%d+') do
-    for _, each in pairs(held.of) do
-      if string.find(each.group, ',' .. place .. ',', 1, true) then
+    for found in pairs(held.of) do
+      if string.find(member(found).group, ',' .. place .. ',', 1, true) then
         return true
       end
     end
@@ -185,10 +212,11 @@ end
 -- Removes from the cache a holder that is gone. If only some holders were read, the cache is dropped.
 local function forget(lock, token)
   local held = locks[lock]
-  locks[lock] = held and held.whole and without(held, token) or nil
+  locks[lock] = held and held.whole and without(held, holderOf(held, token)) or nil
 end
 
 -- Makes the set expire with its last member, so that nothing stays if no call cleans up. Foreign members end as they would.
+-- Returns the ms until then, if it is known.
 local function setEnd(lock)
   local last = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
   if not last[1] or not isOurs(last[1]) then
@@ -200,6 +228,7 @@ local function setEnd(lock)
     local ms = math.max(tonumber(last[2]) - now, 1)
     if not check(lock).isForeign or call('PTTL', lock) < ms then -- H40b H79d
       call('PEXPIRE', lock, string.format('%.0f', ms)) -- H38
+      return ms
     end
   end
 end

@@ -7,7 +7,7 @@
 -- REPLY  [1 the last fence is at least `minFence` | 0 the token holds nothing: nothing was changed]
 clock()
 local minFence = checkFence(tonumber(ARGV[2]))
-local lock, mine = KEYS[1], ourHolders(KEYS[1], true).of[ARGV[1]]
+local lock, mine = KEYS[1], holderOf(ourHolders(KEYS[1], true), ARGV[1])
 if not mine then
   return { 0 }
 end

@@ -4,7 +4,7 @@
 -- REPLY  [for each holder its places: ",0,3,"]
 clock()
 local places = {}
-for _, each in pairs(ourHolders(KEYS[1], true).of) do
-  places[#places + 1] = each.group
+for text in pairs(ourHolders(KEYS[1], true).of) do
+  places[#places + 1] = member(text).group
 end
 return places

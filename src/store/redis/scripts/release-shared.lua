@@ -13,7 +13,7 @@ local ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil -- S5
 local reply = 1
 if not ends then
   local held = holders(lock, true)
-  local found = held.of[ARGV[1]] -- H39
+  local found = holderOf(held, ARGV[1]) -- H39
   if found then
     mine, ends = found.text, found.ends
   else

@@ -55,58 +55,78 @@ local function entry(queue, found, score)
   return each.ticket <= micros + protocol.maxAheadMicros and each or nil
 end
 
--- The edges of a band's scores, in the middle between bands: tickets are times, and no waiter waits for years.
-local function edges(band)
-  local low = band > 1 and string.format('%.0f', micros - (shifts[band - 1] + shifts[band]) / 2) or '0'
-  local high = band < 3 and string.format('(%.0f', micros - (shifts[band] + shifts[band + 1]) / 2) or '+inf'
-  return low, high
+-- The edge between the scores of a band and the next one, in the middle: tickets are times, and no waiter waits for years.
+local function edgeOf(band)
+  return micros - (shifts[band] + shifts[band + 1]) / 2
 end
 
-local function read(queue, all, found)
-  for i = 1, #found, 2 do
-    local score = tonumber(found[i + 1])
-    local each = score >= 0 and entry(queue, found[i], score)
-    all.size = all.size - (score < 0 and 1 or 0)
-    if found[i] == 'phase' and -score <= micros then
-      all.phase = -score
-    elseif found[i] == 'told' then
-      all.notified = -score
-    elseif each then
-      local list = all[each.band].list
-      list[#list + 1] = each
-      all[each.band].upto = score
-      all.of[each.token] = all.of[each.token] or each
-    elseif score >= 0 then
-      all.expired[#all.expired + 1] = found[i]
-    end
+local function lowest(band)
+  return band > 1 and string.format('%.0f', edgeOf(band - 1)) or '0'
+end
+
+local function highest(band)
+  return band < 3 and string.format('(%.0f', edgeOf(band)) or '+inf'
+end
+
+local function read(queue, all, text, score)
+  local each = entry(queue, text, score)
+  if each then
+    local list = all[each.band].list
+    list[#list + 1] = each
+    all.of[each.token] = all.of[each.token] or each
+  else
+    all.expired[#all.expired + 1] = text
   end
 end
 
--- The part of the queue that was read. The front is read first, which may be the whole queue (`whole`). A band before its last
--- entry has no others.
+-- Reads entries of the front up to the last one, or to one at a position of it.
+local function readFront(queue, all, upto)
+  for i = all.done + 1, upto or #all.front do
+    all.done = i
+    read(queue, all, all.front[i], all.scores[i])
+  end
+end
+
+-- The marks of a queue, and its front: which may be the whole queue (`whole`), and is read at once then. Otherwise each entry of
+-- the front is read when it is needed. A band before the last entry of the front has no others.
 local function queueOf(queue)
   local all = queues[queue]
   if all then
     return all
   end
-  all = { phase = 0, notified = 0, last = 0, of = {}, expired = {} }
-  for band = 1, 3 do
-    local low, high = edges(band)
-    all[band] = { list = {}, low = low, high = high }
-  end
+  all = { phase = 0, notified = 0, last = 0, of = {}, expired = {}, front = {}, scores = {}, done = 0 }
   all.size = call('ZCARD', queue)
   all.whole = all.size <= few
-  local found = all.size == 0 and {} or call('ZRANGE', queue, 0, few - 1, 'WITHSCORES')
-  read(queue, all, found)
-  local last = tonumber(found[#found]) or 0
-  for band = 1, 3 do
-    local part = all[band]
-    part.more = not all.whole and (band == 3 or last < tonumber(all[band + 1].low))
-    if part.more and last >= tonumber(part.low) then
-      part.low = '(' .. found[#found]
+  local found, band = all.size == 0 and {} or call('ZRANGE', queue, 0, few - 1, 'WITHSCORES'), 1
+  for n = 1, 3 do
+    all[n] = { list = {}, more = not all.whole }
+  end
+  for i = 1, #found, 2 do
+    local score = tonumber(found[i + 1])
+    if score < 0 then
+      all.size = all.size - 1
+      if found[i] == 'phase' and -score <= micros then
+        all.phase = -score
+      elseif found[i] == 'told' then
+        all.notified = -score
+      end
+    else
+      while band < 3 and score >= edgeOf(band) do
+        all[band].more = false
+        band = band + 1
+      end
+      all[band].upto = score
+      all.front[#all.front + 1] = found[i]
+      all.scores[#all.front] = score
     end
   end
+  if #all.front > 0 then
+    all[band].low = '(' .. found[#found]
+  end
   queues[queue] = all
+  if all.whole then
+    readFront(queue, all)
+  end
   return all
 end
 
@@ -114,14 +134,19 @@ end
 -- on there.
 local function at(queue, all, band, n)
   local part = all[band]
+  while n > #part.list and all.done < #all.front and (band == 3 or all.scores[all.done + 1] < edgeOf(band)) do
+    readFront(queue, all, all.done + 1)
+  end
   while n > #part.list and part.more and #all.expired < protocol.maxExpired do
     local count = math.min(chunk, math.max(n, 3))
-    local found = call('ZRANGEBYSCORE', queue, part.low, part.high, 'WITHSCORES', 'LIMIT', 0, count)
+    local low = part.low or lowest(band)
+    local found = call('ZRANGEBYSCORE', queue, low, highest(band), 'WITHSCORES', 'LIMIT', 0, count)
     part.more = #found == 2 * count
-    if #found > 0 then
-      part.low = '(' .. found[#found]
+    for i = 1, #found, 2 do
+      part.upto = tonumber(found[i + 1])
+      part.low = '(' .. found[i + 1]
+      read(queue, all, found[i], part.upto)
     end
-    read(queue, all, found)
   end
   return part.list[n]
 end
@@ -129,6 +154,11 @@ end
 -- The entry of a token, by its ticket. 0: it was never queued. -1: it may be queued, with an unknown ticket: then only the last
 -- entries are checked, and an entry that is not among them expires. `only` is its band, if known.
 local function find(queue, all, token, ticket, only)
+  for i = all.done + 1, #all.front do
+    if string.find(all.front[i], token, 1, true) then
+      readFront(queue, all, i)
+    end
+  end
   local each = all.of[token]
   for band = only or 1, (each or all.whole or ticket == 0) and 0 or only or 3 do
     local found
@@ -136,7 +166,7 @@ local function find(queue, all, token, ticket, only)
       local score = ticket == upgradeTicket and ticket or ticket - shifts[band]
       found = call('ZRANGEBYSCORE', queue, score, score, 'WITHSCORES')
     else
-      found = call('ZRANGE', queue, all[band].high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 4 * chunk, 'WITHSCORES')
+      found = call('ZRANGE', queue, highest(band), '0', 'BYSCORE', 'REV', 'LIMIT', 0, 4 * chunk, 'WITHSCORES')
     end
     for i = 1, #found, 2 do
       local one = string.find(found[i], token, 1, true) and entry(queue, found[i], tonumber(found[i + 1]))
@@ -158,7 +188,7 @@ local function newTicket(queue, all, asking)
     last = math.max(last, list[#list] and list[#list].ticket or 0)
   end
   if not all.whole then
-    local found = call('ZRANGE', queue, all[asking.band].high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+    local found = call('ZRANGE', queue, highest(asking.band), '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
     local ticket = (tonumber(found[2]) or 0) + shifts[asking.band]
     last = math.max(last, ticket <= micros + protocol.maxAheadMicros and ticket or 0)
   end
@@ -182,12 +212,13 @@ local function positionOf(queue, all, asking)
   return before
 end
 
-local function insert(all, each)
+local function insert(queue, all, each)
   local part, score = all[each.band], scoreOf(each, each.ticket)
   all.last = math.max(all.last, each.ticket)
   if part.more and not (part.upto and score <= part.upto) then
     return -- the entry lies behind the part that was read
   end
+  readFront(queue, all)
   local n = #part.list + 1
   while n > 1 and part.list[n - 1].ticket > each.ticket do
     n = n - 1

@@ -33,7 +33,7 @@ local function nextOf(queue, all, cursor, asking)
 end
 
 local function roomBeside(held)
-  local only = held.count == 1 and next(held.of) or nil
+  local only = held.count == 1 and held.kind ~= 'p' and member(next(held.of)).token or nil
   return { count = held.count, kind = held.kind, group = held.group, used = held.used, only = only }
 end
 
@@ -52,10 +52,12 @@ end
 -- True if `asking` may be granted. Entries before it that have room count as holders, even if they have not retried yet.
 local function isTurnOf(queue, all, held, asking, total)
   local room, cursor = roomBeside(held), { 1, 1, 1 }
+  if not admits(room, asking, total) then
+    return false
+  end
   local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
   if first and part.more and score > part.upto then
-    local low = edges(asking.band)
-    if call('ZCOUNT', queue, low, string.format('(%.0f', score)) - #all.expired >= maxNotified then
+    if call('ZCOUNT', queue, lowest(asking.band), string.format('(%.0f', score)) - #all.expired >= maxNotified then
       return false
     end
   end
@@ -69,6 +71,19 @@ local function isTurnOf(queue, all, held, asking, total)
     admit(room, each)
   end
   return false
+end
+
+-- The holders of a semaphore after these releases, or nil. They are only counted if that tells how many permits are taken: each
+-- holder has one at least, and together with those just released they are the limit at most.
+local function countedHolders(lock, released, total)
+  local left = total
+  for i = 1, #released do
+    left = left - (released[i].kind == 'p' and released[i].permits or total)
+  end
+  local count = left > 0 and not locks[lock] and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf')
+  if count == left then
+    return { of = {}, kind = 'p', count = count, used = count }
+  end
 end
 
 -- Schedules the notification of the waiters that can be admitted, for the end of the batch: one message for each process,
@@ -94,16 +109,17 @@ end
 -- Notifies the waiters that can be admitted, up to `maxNotified`. The rest is notified when the last of these is admitted.
 local function wake(lock, queue, limit, released, isFresh)
   local all, cursor = queueOf(queue), { 1, 1, 1 }
-  local held = ourHolders(lock)
+  local total = tonumber(call('GET', limit) or 0) or 0
+  local held = not isFresh and countedHolders(lock, released, total) or ourHolders(lock)
   local room = roomBeside(held)
   local before = not isFresh and held.count > 0 and roomBeside(held) -- H95e
   for i = 1, before and #released or 0 do
     admit(before, released[i])
   end
-  local total = tonumber(call('GET', limit) or 0) or 0
   local ids, channels, last = {}, {}, 0
   for n = 1, maxNotified do
-    local each = nextOf(queue, all, cursor)
+    local isFull = room.kind == 'p' and room.used >= total
+    local each = not isFull and nextOf(queue, all, cursor)
     if not each or not admits(room, each, total) then -- H30c
       break
     end
@@ -123,7 +139,10 @@ local function wake(lock, queue, limit, released, isFresh)
   for i = 1, #channels do
     redis.pcall('PUBLISH', channels[i], table.concat(ids[channels[i]], ',') .. ' ' .. lock)
   end
-  if last > 0 then
+  leave(queue, all)
+  if isEmpty(queue, all) then
+    return
+  elseif last > 0 then
     call('ZADD', queue, string.format('-%.0f', last), 'told')
   elseif all.notified > 0 then
     call('ZREM', queue, 'told')
