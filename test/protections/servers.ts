@@ -114,6 +114,12 @@ export const servers: readonly Protection[] = [
     test: 'redis/cluster-changes.test.ts',
   },
   {
+    hazard: 'H56',
+    without: 'an entry that is written again is removed first, and the key of the queue with it',
+    changes: [piece('H56c', '#mine - 1', '#mine')],
+    test: 'redis/cluster-changes.test.ts',
+  },
+  {
     hazard: 'H57',
     without: 'a companion may lie in another slot than its lock',
     changes: [piece('H57', '{${key}}', '${key}')],

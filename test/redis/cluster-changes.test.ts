@@ -74,6 +74,26 @@ describe('a cluster of six that changes under locks', () => {
         expect(await next()).to.equal(true);
       });
 
+      it('the only waiter repeats its request beside a lock of a slot on the move (H56)', async function () {
+        if (!hearing.some((kind) => kind.name === name)) this.skip();
+        const [mine, others] = locksOf(name);
+        const key = uniqueKey();
+        const lease = await mine.promise(key);
+        const waiting = others.promise(key, { timeout: LONG_MS });
+        waiting.catch(() => {});
+        const node = await cluster.nodeOf(key);
+        const entry = async (): Promise<string> => String(await node.command('ZRANGE', `{${key}}:queue`, '0', '-1'));
+        await waitFor(async () => (await entry()) !== '');
+        const { move } = await begin(key);
+        const first = await entry();
+        await waitFor(async () => (await entry()) !== first);
+        await move.keys(key, ...companions(key));
+        await move.end();
+        expect(await lease()).to.equal(true);
+        expect((await waiting).fence).to.be.greaterThan(lease.fence);
+        expect(await (await waiting)()).to.equal(true);
+      });
+
       it('a lock of a slot on the move: acquire and release wait until it has moved (TRYAGAIN, H56)', async () => {
         const [mine, others] = locksOf(name);
         const tag = uniqueKey();

@@ -150,9 +150,7 @@ if granted then -- H55h
     enter(locks[lock], new, ends)
   end
   local last = setEnd(lock) -- H47
-  if #check(lock).expired > 0 then
-    purge(lock, new.text)
-  end
+  purge(lock, new.text)
   if kind == 'p' then
     last = last or call('PTTL', lock)
     call('SET', limit, ARGV[8], 'PX', string.format('%.0f', math.max(last, 0) + 3600000))

@@ -322,7 +322,7 @@ end
 if not last or (last[1] and tonumber(last[2]) >= math.min(-score, micros)) then
 mine, score = entriesOf(queue, token, score)
 end
-for i = 1, #mine do
+for i = 1, #mine - 1 do
 call('ZREM', queue, mine[i])
 end
 if score <= 0 or score > sane then
@@ -340,6 +340,9 @@ local ms = math.max(2 * math.min(math.max(1000, 125 * (before + 1)), 2000), math
 local deadline = string.format('%.0f', now + ms)
 local member = '1 ' .. deadline .. ' ' .. id .. ' ' .. lifetime .. ' ' .. fences .. ' ' .. channel .. ' ' .. token
 call('ZADD', queue, string.format('%.0f', score), member)
+if mine[#mine] and mine[#mine] ~= member then
+call('ZREM', queue, mine[#mine])
+end
 if second ~= math.floor(micros / 1000000) then
 call('PEXPIRE', queue, maxSilence)
 end
@@ -1081,7 +1084,7 @@ return reply`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: 'afec11d3dbb2fcdcf09feec453c77396f24a7f9c',
+  sha: '564f906e302bf148a20459f9b01f615b42d624a1',
   lua:
     clockPart +
     `
@@ -1201,7 +1204,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: 'e5bc085925405475f473f0e4f8f0a3d6808323bf',
+  sha: '6ed9e77f202d0c1d1e58639823ec35686491b780',
   lua:
     clockPart +
     `
@@ -1250,7 +1253,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'edb4c4f72edacfadafa01099697429988543ac84',
+  sha: '317f448a220ff0507aa50d1527aba1fbb62ecdd8',
   lua:
     clockPart +
     `
@@ -1387,9 +1390,7 @@ elseif locks[lock] then
 enter(locks[lock], new, ends)
 end
 local last = setEnd(lock)
-if #check(lock).expired > 0 then
 purge(lock, new.text)
-end
 if kind == 'p' then
 last = last or call('PTTL', lock)
 call('SET', limit, ARGV[a+8], 'PX', string.format('%.0f', math.max(last, 0) + 3600000))
@@ -1611,7 +1612,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '7df9b76e4856e4905accf19f61c9684d6c6a8b8b',
+  sha: '86c3f53d3773a6d59284e8b7cbd3ccfaff19e38b',
   lua:
     clockPart +
     `
@@ -1784,7 +1785,7 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: '6178569c5f773323f2d5bd4c210736ff67930b18',
+  sha: 'f6bfa7f3bb7cc928419c0512d0418ad6be4b00c4',
   lua:
     clockPart +
     `
@@ -1946,7 +1947,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: '9cd6e782de871ee4ab71f52345f8b977ab0a1348',
+  sha: 'a73e33c3e28a98be461a5f591896cb5f074a21e6',
   lua:
     clockPart +
     `
@@ -2342,7 +2343,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: '9c9b63b05a912eafa174b18c6d6e5127509fa949',
+  sha: 'b0eb452a3b4bb66a0c11e6df347cea253b6dd4a6',
   lua:
     clockPart +
     `

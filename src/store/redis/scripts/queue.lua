@@ -65,7 +65,7 @@ local function enqueue(queue, token, lifetime, fences, channel, id, ticket, sile
   if not last or (last[1] and tonumber(last[2]) >= math.min(-score, micros)) then -- H95
     mine, score = entriesOf(queue, token, score)
   end
-  for i = 1, #mine do
+  for i = 1, #mine - 1 do -- H56c
     call('ZREM', queue, mine[i])
   end
   if score <= 0 or score > sane then
@@ -83,6 +83,10 @@ local function enqueue(queue, token, lifetime, fences, channel, id, ticket, sile
   local deadline = string.format('%.0f', now + ms)
   local member = '1 ' .. deadline .. ' ' .. id .. ' ' .. lifetime .. ' ' .. fences .. ' ' .. channel .. ' ' .. token
   call('ZADD', queue, string.format('%.0f', score), member)
+  -- Removed only now: the key of an empty queue is gone, and a node whose slot is on the move lets no script make it anew.
+  if mine[#mine] and mine[#mine] ~= member then
+    call('ZREM', queue, mine[#mine])
+  end
   -- An entry of the same second has moved the end of the queue already.
   if second ~= math.floor(micros / 1000000) then -- S32
     call('PEXPIRE', queue, maxSilence)
