@@ -185,8 +185,9 @@ describe('Upstash', () => {
   it('a middleware of its owner sees our requests', async () => {
     const redis = dial();
     let seen = 0;
+    // Where an earlier file of the process listens for warnings, a grant also asks for the eviction policy.
     redis.use((request, next) => {
-      seen += 1;
+      if (/^eval/i.test(String((request.body as string[])[0]))) seen += 1;
       return next(request);
     });
     // With a lifetime that the two requests do not outlast: a renewal would be a third.
