@@ -127,8 +127,8 @@ exports.mutants = [
   mutex(
     'queue',
     'another request makes another entry',
-    "for i = 1, #mine do\n    call('ZREM', queue, mine[i])\n  end\n  if score",
-    'if score',
+    "    call('ZREM', queue, old)",
+    '',
   ),
   mutex(
     'queue',

@@ -102,6 +102,12 @@ export const servers: readonly Protection[] = [
     test: 'redis/server-states.test.ts',
   },
   {
+    hazard: 'H55',
+    without: 'a caller that is queued loses its place where memory is full',
+    changes: [drop('H55j')],
+    test: 'redis/server-states.test.ts',
+  },
+  {
     hazard: 'H56',
     without: 'a slot on the move is an error for the caller',
     changes: [write('H56', '    handler.reject(error);')],

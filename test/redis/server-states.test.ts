@@ -486,6 +486,23 @@ describe('a server that may not write (H55)', () => {
     });
   }
 
+  it('OOM: a caller that is queued keeps its place, and is handed the lock (H55)', async () => {
+    const { server, key } = stage;
+    const held = await redisExpLock({ redis: await stage.direct(), ...patient }).promise(key);
+    const waiting = redisExpLock({ redis: await stage.direct(), ...patient }).promise(key, { timeout: LONG_MS });
+    const entry = async (): Promise<string> => String(await server.command('ZRANGE', `{${key}}:queue`, 0, -1));
+    await waitFor(async () => (await entry()) !== '');
+    await server.command('CONFIG', 'SET', 'maxmemory', 1);
+    try {
+      const first = await entry();
+      await waitFor(async () => (await entry()) !== first, { what: 'its next request' });
+      expect(await held.release()).to.equal(true);
+      expect(await (await waiting).release()).to.equal(true);
+    } finally {
+      await server.command('CONFIG', 'SET', 'maxmemory', 0);
+    }
+  });
+
   it('OOM that passes: waited for (H54, H55)', async () => {
     const { server, key } = stage;
     await server.command('CONFIG', 'SET', 'maxmemory', 1);

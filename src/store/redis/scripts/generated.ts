@@ -339,11 +339,15 @@ local before = positionOf(queue, score)
 local ms = math.max(2 * math.min(math.max(1000, 125 * (before + 1)), 2000), math.min(silence, maxSilence))
 local deadline = string.format('%.0f', now + ms)
 local member = '1 ' .. deadline .. ' ' .. id .. ' ' .. lifetime .. ' ' .. fences .. ' ' .. channel .. ' ' .. token
-call('ZADD', queue, string.format('%.0f', score), member)
-if mine[#mine] and mine[#mine] ~= member then
-call('ZREM', queue, mine[#mine])
+local old = mine[#mine]
+if old then
+call('PEXPIRE', queue, maxSilence)
 end
-if second ~= math.floor(micros / 1000000) then
+call('ZADD', queue, string.format('%.0f', score), member)
+if old and old ~= member then
+call('ZREM', queue, old)
+end
+if not old and second ~= math.floor(micros / 1000000) then
 call('PEXPIRE', queue, maxSilence)
 end
 return score, before
@@ -1084,7 +1088,7 @@ return reply`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: '564f906e302bf148a20459f9b01f615b42d624a1',
+  sha: 'e4a746e5691085059f45285d09a2c1eda5cb18be',
   lua:
     clockPart +
     `
@@ -1204,7 +1208,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '6ed9e77f202d0c1d1e58639823ec35686491b780',
+  sha: 'b03164eff4c726c7cadc7ce2a46ffed49fc14f54',
   lua:
     clockPart +
     `
@@ -1612,7 +1616,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '86c3f53d3773a6d59284e8b7cbd3ccfaff19e38b',
+  sha: '9f6d79b41de98915d84a53c5c8c1da2c24cc9490',
   lua:
     clockPart +
     `
@@ -1785,7 +1789,7 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: 'f6bfa7f3bb7cc928419c0512d0418ad6be4b00c4',
+  sha: '5cfff3e0071a55c85d50d19793ed3f3a65dd0bc3',
   lua:
     clockPart +
     `
@@ -1947,7 +1951,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: 'a73e33c3e28a98be461a5f591896cb5f074a21e6',
+  sha: '83f2d6279ba2d38254ea41d128a681775fac59a2',
   lua:
     clockPart +
     `
@@ -2343,7 +2347,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: 'b0eb452a3b4bb66a0c11e6df347cea253b6dd4a6',
+  sha: '401c655741b28c0305efe97f508d75b6179901e6',
   lua:
     clockPart +
     `

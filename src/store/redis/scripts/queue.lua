@@ -82,13 +82,18 @@ local function enqueue(queue, token, lifetime, fences, channel, id, ticket, sile
   local ms = math.max(2 * math.min(math.max(protocol.pollMs, protocol.pollMsEach * (before + 1)), protocol.maxPollMs), math.min(silence, maxSilence))
   local deadline = string.format('%.0f', now + ms)
   local member = '1 ' .. deadline .. ' ' .. id .. ' ' .. lifetime .. ' ' .. fences .. ' ' .. channel .. ' ' .. token
+  local old = mine[#mine]
+  if old then
+    -- Where memory is full, the first write must be one that is permitted then. The others are permitted after it.
+    call('PEXPIRE', queue, maxSilence) -- H55j
+  end
   call('ZADD', queue, string.format('%.0f', score), member)
   -- Removed only now: the key of an empty queue is gone, and a node whose slot is on the move lets no script make it anew.
-  if mine[#mine] and mine[#mine] ~= member then
-    call('ZREM', queue, mine[#mine])
+  if old and old ~= member then
+    call('ZREM', queue, old)
   end
   -- An entry of the same second has moved the end of the queue already.
-  if second ~= math.floor(micros / 1000000) then -- S32
+  if not old and second ~= math.floor(micros / 1000000) then -- S32
     call('PEXPIRE', queue, maxSilence)
   end
   return score, before
