@@ -124,12 +124,7 @@ exports.mutants = [
     'or deadline > now + maxSilence or fences > protocol.maxFences',
     'or fences > protocol.maxFences',
   ),
-  mutex(
-    'queue',
-    'another request makes another entry',
-    "    call('ZREM', queue, old)",
-    '',
-  ),
+  mutex('queue', 'another request makes another entry', "    call('ZREM', queue, old)", ''),
   mutex(
     'queue',
     'another request loses the place',

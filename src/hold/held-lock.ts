@@ -26,7 +26,7 @@ import type { Granted, KeptLock, Member, Observation } from './kept-lock';
 import { eventOf, observe, tellChanged, tellEnd, tellLost, tellRelease } from './observation';
 import { type Validity, validFrom } from './validity';
 
-/** What held locks on the same terms share, so that a held lock costs little memory. */
+/** The common part of held locks on the same terms, which is shared so that a held lock costs little memory. */
 export interface LeaseContext {
   readonly settings: Settings;
   readonly store: Store;

@@ -32,7 +32,7 @@ export interface RegisteredLoss {
   readonly at: number;
 }
 
-/** What all processes have registered. */
+/** The registered locks, waits and losses of all processes. */
 export interface Registered {
   /** The ids of the processes that have a record. */
   readonly processes: ReadonlySet<string>;

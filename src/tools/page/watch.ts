@@ -35,7 +35,7 @@ export class Watch {
   #unwatch: () => void = () => {};
   /** Set when a read for the present viewers has ended. */
   #isKnown = false;
-  /** What failed at the last read; undefined if nothing did. */
+  /** The failure of the last read; undefined if it succeeded. */
   #down: string | undefined;
   #beatAtMs = 0;
 
