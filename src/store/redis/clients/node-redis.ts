@@ -222,7 +222,7 @@ function subscriberOn(node: () => ForeignClient | Promise<ForeignClient>): OpenS
   };
 }
 
-/** A subscriber at the present master, which ends when another one is found: a former master may live on and bring no more messages. */
+/** A subscriber at the present master, which ends when another one is found: a former master may live on and bring no further messages. */
 function subscriberAtMaster(sentinel: ForeignClient): OpenSubscriber {
   const open = subscriberOn(() => masterBehind(sentinel));
   return async (onMessage, onEnd) => {
