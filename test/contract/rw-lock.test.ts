@@ -223,7 +223,7 @@ describeEach('RWLock', (here) => {
 
     for (const [what, wait] of [
       ['a writer that waits by place', byPlace],
-      ['a writer that counts', { maxRetries: 1000, retryTimeout: 20 }],
+      ['a writer that counts', { maxRetries: 1000, retryTimeout: 500 }], // its place expires after two pauses
     ] as const) {
       it(`'writer': behind ${what}`, () => newcomer({}, wait, true));
       it(`'fair': behind ${what}`, () => newcomer({ prefer: 'fair' }, wait, true));
