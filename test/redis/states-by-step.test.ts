@@ -196,11 +196,12 @@ class Steps {
   readonly #code: string;
   readonly #state: State;
   readonly #server: RedisServer;
-  readonly #redis: any;
-  readonly #other: any;
+  readonly #clients: readonly any[];
   readonly #key: string;
   readonly #one: redisExpLock.WithLock;
   readonly #two: redisExpLock.WithLock;
+  /** Has a client of its own: in one script with a release or a renewal, an attempt is granted although memory is full. */
+  readonly #newcomer: redisExpLock.WithLock;
   #kept!: redisExpLock.Lease;
   #extended!: redisExpLock.Lease;
   #renewed!: redisExpLock.Lease;
@@ -219,21 +220,22 @@ class Steps {
     state: State,
     make: (url: string) => Promise<any>,
   ): Promise<Steps> {
-    const steps = new Steps(server, code, state, await make(server.url), await make(server.url));
+    const redis = [await make(server.url), await make(server.url), await make(server.url)] as const;
+    const steps = new Steps(server, code, state, redis);
     await steps.#begin();
     return steps;
   }
 
-  private constructor(server: RedisServer, code: string, state: State, redis: any, other: any) {
+  private constructor(server: RedisServer, code: string, state: State, clients: readonly [any, any, any]) {
     this.#server = server;
     this.#code = code;
     this.#state = state;
-    this.#redis = redis;
-    this.#other = other;
+    this.#clients = clients;
     this.#key = (state.prefix ?? '') + uniqueKey();
     const options = { lifetime: LONG_MS, retryTimeout: 20, commandTimeout: 10_000 };
-    this.#one = redisExpLock({ redis, ...options });
-    this.#two = redisExpLock({ redis: other, ...options });
+    this.#one = redisExpLock({ redis: clients[0], ...options });
+    this.#two = redisExpLock({ redis: clients[1], ...options });
+    this.#newcomer = redisExpLock({ redis: clients[2], ...options });
   }
 
   async #begin(): Promise<void> {
@@ -264,9 +266,9 @@ class Steps {
     const { acquire, wait, handOff, renew, release } = this.#state;
     expect([acquire, wait]).to.deep.equal(['error', 'retried']);
     for (const options of [{}, { timeout: 0 }, { maxRetries: 2 }]) {
-      await this.#refused(this.#two.promise(`${this.#key}-new`, options));
+      await this.#refused(this.#newcomer.promise(`${this.#key}-new`, options));
     }
-    this.#waiting = this.#two.promise(`${this.#key}-new`, { timeout: LONG_MS });
+    this.#waiting = this.#newcomer.promise(`${this.#key}-new`, { timeout: LONG_MS });
     this.#waiting.catch(() => {});
     if (release === 'error') await this.#refused(this.#kept.release());
     else expect(await this.#kept.release()).to.equal(true);
@@ -295,9 +297,9 @@ class Steps {
     expect(await this.#extended.release()).to.equal(true);
     unsubscribe('redis-exp-lock:warning', this.#onWarning);
     unsubscribe('redis-exp-lock:extend', this.#onExtend);
-    await Promise.all([this.#one.close(), this.#two.close()]);
+    await Promise.all([this.#one, this.#two, this.#newcomer].map((lock) => lock.close()));
     expect(await this.#server.command('KEYS', `*${this.#key.slice(-36)}*`)).to.deep.equal([]);
-    for (const client of [this.#redis, this.#other]) (client.destroy ?? client.disconnect).call(client);
+    for (const client of this.#clients) (client.destroy ?? client.disconnect).call(client);
   }
 
   async #refused(call: Promise<unknown>): Promise<void> {
