@@ -1,7 +1,7 @@
 // Queued waits: a caller with nothing but a `timeout` is queued, and notified when it is its turn. Here what depends on the
 // client (notified, on a connection of ours, under any name), at every place; queue-fairness, hand-off and lost-wake-ups have
 // the rest of the protocol, at one.
-import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { limits } from '../../src/store/protocol';
@@ -237,6 +237,7 @@ describeEach(
 
       it('ends while the channel is still being opened, and a later waiter is notified all the same', async () => {
         const held = await scene.lock(here.redis).promise(scene.key);
+        const connections = await scene.connections();
         const subscribe = holdRequest();
         connection.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
         const first = scene.lock(connection.redis, cutOff);
@@ -244,8 +245,9 @@ describeEach(
         await subscribe.arrived;
         await first.close();
         expect(await closed).to.be.instanceOf(redisExpLock.LockClosedError);
-        subscribe.release();
-        await sleep(30); // that it is confirmed now must not count for anybody
+        subscribe.release(); // that it is confirmed now must not count for anybody
+        const isOver = async () => (await scene.connections()) <= connections;
+        await waitFor(isOver, { what: 'the connection for messages to end' });
         const waiting = scene.lock(connection.redis).promise(scene.key);
         await scene.queued(1);
         const subscribed = connection.proxy.commands.filter(
