@@ -66,7 +66,7 @@ describe('the demo', () => {
 
   it('shows its locks on the page beside it with --page', async () => {
     const demo = start(['--seconds', '6', '--workers', '2', '--page']); // ended as soon as it has been read
-    const url = await waitFor(() => /Page: (\S+)/.exec(demo.output())?.[1], { what: 'the page', timeoutMs: 40_000 });
+    const url = await waitFor(() => /Page: (\S+)/.exec(demo.output())?.[1], { what: 'the page' });
     const response = await fetch(`${url}events`);
     let text = '';
     for await (const chunk of response.body!) {

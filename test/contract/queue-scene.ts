@@ -53,7 +53,7 @@ export class Scene {
   }
 
   /** Waits until `processes` processes are queued. */
-  async queued(count: number, key = this.key, timeoutMs = 20_000): Promise<void> {
+  async queued(count: number, key = this.key, timeoutMs = 50_000): Promise<void> {
     await waitFor(async () => (await this.queueLength(key)) === count, { what: `${count} queued`, timeoutMs });
   }
 

@@ -55,7 +55,7 @@ describe('readers, writers and permits among processes', () => {
             const states = await Promise.all(names.map((each) => look.inspect(`${base}:${each}`)));
             return states.every((state) => state.waiters === waiters);
           },
-          { what: `${waiters} to be in each queue`, timeoutMs: 30_000 },
+          { what: `${waiters} to be in each queue` },
         );
 
       const held = [await written.acquireRead(), await counted.acquireRead(), await permits.acquire(1)];

@@ -99,7 +99,7 @@ describe('three sentinels fail a master over', () => {
 
   async function promoted(name: string, server: RedisServer): Promise<void> {
     const isMaster = async () => /role:master/.test(await server.command('INFO', 'replication'));
-    await waitFor(isMaster, { timeoutMs: 20_000, what: `${server.port} to be the master` });
+    await waitFor(isMaster, { what: `${server.port} to be the master` });
     // A new master that a busy machine holds up must not be failed over.
     await sentinels.givesUpAfter(name, patientMs);
   }

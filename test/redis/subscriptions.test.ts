@@ -176,7 +176,7 @@ describe('the connection for messages', () => {
     const connections = proxy.connections;
     proxy.rule({ match: 'PING', nth: 1 }, dropRequest());
     // Two channels: its own, and the one on which all hear of locks that were freed by hand.
-    await waitFor(() => proxy.count('SUBSCRIBE') === 4, { timeoutMs: 30_000, what: 'another connection' });
+    await waitFor(() => proxy.count('SUBSCRIBE') === 4, { what: 'another connection' });
     expect(proxy.connections).to.equal(connections + 1);
     // A poll would come a second later each time; a machine that stands still does not do so each time.
     const tookMs = [];

@@ -69,10 +69,13 @@ export async function cont(child: ChildProcess): Promise<void> {
   await waitFor(() => !isStopped(child), { what: `process ${child.pid} to go on` });
 }
 
-/** Asks until the answer is truthy and resolves with it; a throw of the predicate rejects it. */
+/**
+ * Asks until the answer is truthy and resolves with it; a throw of the predicate rejects it. By default, the limit is just below that of a
+ * test, so that the failure says what was waited for: on a busy machine, a process may take half a minute to start.
+ */
 export async function waitFor<T>(
   predicate: () => T | Promise<T>,
-  { timeoutMs = 20_000, what = String(predicate) }: { readonly timeoutMs?: number; readonly what?: string } = {},
+  { timeoutMs = 50_000, what = String(predicate) }: { readonly timeoutMs?: number; readonly what?: string } = {},
 ): Promise<Exclude<T, false | 0 | '' | null | undefined>> {
   const deadline = performance.now() + timeoutMs;
   for (;;) {

@@ -124,7 +124,7 @@ export async function startReplica(master: RedisServer, options: ServerOptions =
   const inStep = async () =>
     /master_link_status:up/.test(await replica.command('INFO', 'replication')) &&
     new RegExp(`port=${replica.port},state=online`).test(await master.command('INFO', 'replication'));
-  await waitFor(inStep, { what: `replica ${replica.port} to be in step with ${master.port}`, timeoutMs: 30_000 });
+  await waitFor(inStep, { what: `replica ${replica.port} to be in step with ${master.port}` });
   return replica;
 }
 
