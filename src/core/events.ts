@@ -3,7 +3,7 @@
 // cannot reach the lock: diagnostics_channel reports its error as an uncaught exception.
 import type { LossReason } from './errors';
 import type { Key } from './keys';
-import type { StoreKind } from './lock-state';
+import { kindOfMode, type StoreKind } from './lock-state';
 import { channel, emitWarning } from './runtime';
 
 /** The kind of a lock, as its callers see it. */
@@ -148,18 +148,16 @@ const warningChannel = channel('redis-exp-lock:warning');
 export interface Observable {
   readonly keys: Key;
   /** The mode of an RWLock or a Semaphore; undefined for a mutex. */
-  readonly mode: { readonly kind: keyof typeof kindsOfModes } | undefined;
+  readonly mode: { readonly kind: keyof typeof kindOfMode } | undefined;
   /** Set when the mutex backs an election or a once-job. */
   readonly kind: LockKind | undefined;
   readonly settings: { readonly name: string };
   readonly store: { readonly kind: StoreKind };
 }
 
-const kindsOfModes = { shared: 'read', exclusive: 'write', counted: 'permits' } as const;
-
 /** @internal The fields that every event has. */
 export function lockEvent({ keys, mode, kind = 'mutex', settings, store }: Observable): LockEvent {
-  return { key: keys, name: settings.name, kind: mode ? kindsOfModes[mode.kind] : kind, store: store.kind };
+  return { key: keys, name: settings.name, kind: mode ? kindOfMode[mode.kind] : kind, store: store.kind };
 }
 
 /** @internal The fields of a warning that is about no lock. */

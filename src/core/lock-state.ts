@@ -21,6 +21,9 @@ export interface LockState {
 /** The way in which a key is held or waited for. */
 export type HoldKind = 'exclusive' | 'read' | 'write' | 'permits';
 
+/** @internal The `HoldKind` of a mode. */
+export const kindOfMode = { shared: 'read', exclusive: 'write', upgrade: 'write', counted: 'permits' } as const;
+
 /** A holder, as it is seen from outside. */
 export interface HolderState {
   /** The first 8 hex digits of the SHA-1 of the holder's token, for `withLock.free`. */

@@ -7,6 +7,7 @@
 import { v4 as uuid } from 'uuid';
 import { clockOf, timers } from '../core/clock';
 import { type Key, listOf } from '../core/keys';
+import { kindOfMode } from '../core/lock-state';
 import type { Settings } from '../core/options';
 import { perObject } from '../core/per-object';
 import { hostName, pid } from '../core/runtime';
@@ -31,8 +32,6 @@ const lossMs = 3_600_000;
 const maxLosses = 100;
 /** Times of the store's clock are written anew if they differ by more. */
 const maxDriftMs = 50;
-
-const kinds = { shared: 'read', exclusive: 'write', counted: 'permits' } as const;
 
 /** A held lock or a wait, as it was last written. Most stay the same, and 100,000 texts take a fifth of a second to make. */
 interface RecordEntry {
@@ -79,7 +78,7 @@ function entryOfWait(wait: Cancellable, offsetMs: number): RecordEntry {
 }
 
 function textOf(keys: Key, mode: Mode | undefined, rest: object): string {
-  const kind = mode === undefined ? 'exclusive' : kinds[mode.kind];
+  const kind = mode === undefined ? 'exclusive' : kindOfMode[mode.kind];
   return listOf(keys)
     .map((key) => JSON.stringify({ key, kind, ...rest }))
     .join();

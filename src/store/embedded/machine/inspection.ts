@@ -1,13 +1,12 @@
 // Reads the state of a lock from its row, as inspect.lua does.
 
-import type { LockState } from '../../../core/lock-state';
+import { kindOfMode, type LockState } from '../../../core/lock-state';
 import { ownerOf } from '../../../core/token';
 import { holderOf, type InspectedLock, waiterOf } from '../../inspected';
 import { maxShown } from '../../operator';
 import { type LockRow, msOf, newShared, remainingOf } from './row';
 
-/** The kinds as operators see them: those of holders and waiters of a key with a mode, and of a mutex. */
-const kinds = { shared: 'read', exclusive: 'write', upgrade: 'write', counted: 'permits', mutex: 'exclusive' } as const;
+const kinds = { ...kindOfMode, mutex: 'exclusive' } as const;
 const mutex = 'mutex' as const;
 
 export function inspectRow(
