@@ -132,7 +132,7 @@ describeWithEngine('shared memory under attack', function () {
     return sleptMs;
   }
 
-  it('H73: a process that is stopped in the middle of a write costs others a second, once, and a LockBackendError that says so', async () => {
+  it('H73, H74: a process that is stopped in the middle of a write costs others a second, once, and a LockBackendError that says so', async () => {
     const withLock = redisExpLock({ redis: open('stopped inside'), lifetime: 60_000 });
     const lease = await withLock.promise('held');
     const other = await withLock.promise('other');
