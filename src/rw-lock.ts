@@ -10,6 +10,7 @@ import {
   type Options,
   oneOf,
   type RWLockOptions,
+  rulesWith,
   type Settings,
   settle,
   settleDrain,
@@ -47,10 +48,10 @@ export interface RWLease extends Lease {
 
 const rwDefaults: Settings = { ...defaults, maxRetries: 200, retryTimeoutMs: 10, autoExtend: true };
 
-const ownRules = {
+const rwRules = rulesWith({
   prefer: oneOf("'writer', 'reader' or 'fair'", ['writer', 'reader', 'fair']),
   readers: { ...textRule, expected: 'the name of a group of readers, at most 256 well-formed characters' },
-};
+});
 
 /**
  * Many readers or one writer. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O. From redis-rwlock.
@@ -78,7 +79,7 @@ export class RWLock {
    *                maxRetries 200, retryTimeout 10 ms (at least 1), autoExtend on.
    */
   constructor(key: string, options: RWLockOptions) {
-    const [{ prefer = 'writer', readers = '' }, settings] = settleWithOwn<RWLockOptions>(options, ownRules, rwDefaults);
+    const [{ prefer = 'writer', readers = '' }, settings] = settleWithOwn<RWLockOptions>(options, rwRules, rwDefaults);
     this.#settings = settings;
     checkTimes(settings);
     this.#scope = scopeFor(this.#settings);

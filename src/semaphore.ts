@@ -10,6 +10,7 @@ import {
   type LockOptions,
   type Options,
   type PermitOptions,
+  rulesWith,
   type Settings,
   settle,
   settleDrain,
@@ -21,7 +22,7 @@ import { scopeFor } from './inspect/registry';
 import type { Mode } from './store/contract';
 
 const permitsRule = integer(1);
-const ownRules = { permits: permitsRule };
+const runRules = rulesWith({ permits: permitsRule });
 
 /**
  * A semaphore: limits concurrency across all processes. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O.
@@ -74,7 +75,7 @@ export class Semaphore {
   run<T>(options: PermitOptions, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   async run<T>(...rest: unknown[]): Promise<T> {
     const [options, fn] = optionsThenFunction(rest, 'fn');
-    const [{ permits = 1 }, settings] = settleWithOwn<PermitOptions>(options, ownRules, this.#settings);
+    const [{ permits = 1 }, settings] = settleWithOwn<PermitOptions>(options, runRules, this.#settings);
     return runUnder(await this.#acquire(permits, settings, true), fn);
   }
 

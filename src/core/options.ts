@@ -312,14 +312,17 @@ export function settleFor(base: Settings): (options: unknown) => Settings {
   };
 }
 
-/** @internal The options of a class or a call with options of its own, and the settings of the others on top of `base`. */
+/** @internal The rules of a class or a call with options of its own. Made once: merging them takes longer than to check options. */
+export const rulesWith = (own: Rules): Rules => ({ ...own, ...rules });
+
+/** @internal All options of a class or a call with options of its own, and the settings of the common ones on top of `base`. */
 export function settleWithOwn<T extends Options>(
   options: unknown,
-  own: Rules,
+  known: Rules,
   base: Settings,
-): [own: T, settings: Settings] {
-  const given = optionsOf<T>(options, { ...own, ...rules });
-  return [given, completed(given, base)];
+): [given: T, settings: Settings] {
+  const given = optionsOf<T>(options, known);
+  return [given, options === undefined ? base : completed(given, base)];
 }
 
 /** @internal The settings of a wait without end, unless the options limit the wait. */
