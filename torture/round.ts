@@ -86,6 +86,9 @@ async function expectNoOtherFailover({ masters, failovers }: Place, before: read
   if (replaced > failovers.length) throw new Error('a server was replaced that no fault had stopped for long enough');
 }
 
+/** A round with fewer faults shows little. On a busy machine one fault takes seconds. */
+const minFaults = 4;
+
 async function goWrong(place: Place, team: Team, diary: Diary, random: () => number, options: RoundOptions) {
   const between = (from: number, to: number): number => from + random() * (to - from);
   const all = [...place.faults, ...faultsOf(team, between)];
@@ -93,7 +96,7 @@ async function goWrong(place: Place, team: Team, diary: Diary, random: () => num
   const untilMs = nowMs() + options.faultsMs;
   await sleep(200);
   place.disturb(random);
-  while (nowMs() < untilMs) {
+  for (let count = 0; nowMs() < untilMs || count < minFaults; count++) {
     const fault = draw(all, random);
     counts[fault.name] = (counts[fault.name] ?? 0) + 1;
     options.onFault?.(fault.name);

@@ -22,7 +22,7 @@ it(`no promise is broken under torture (seed ${seed})`, async function () {
   expect(told?.slice(0, 3).join('\n\n')).to.equal(undefined);
   const { grants, faults } = stores.redis!;
   expect(Object.keys(grants)).to.include.members(['queued', 'read', 'write', 'permits', 'Lock']);
-  expect(Object.values(faults).reduce((sum, count) => sum + count, 0)).to.be.greaterThan(0); // on a busy machine, one takes seconds
+  expect(Object.values(faults).reduce((sum, count) => sum + count, 0)).to.be.greaterThan(3);
 });
 
 describe('npm run breaks', () => {
