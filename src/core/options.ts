@@ -312,7 +312,7 @@ export function settleFor(base: Settings): (options: unknown) => Settings {
   };
 }
 
-/** @internal The rules of a class or a call with options of its own. Made once: merging them takes longer than to check options. */
+/** @internal The rules of a class or a call with options of its own. Made once: merging takes longer than checking the options. */
 export const rulesWith = (own: Rules): Rules => ({ ...own, ...rules });
 
 /** @internal All options of a class or a call with options of its own, and the settings of the common ones on top of `base`. */
