@@ -200,7 +200,7 @@ class Steps {
   readonly #key: string;
   readonly #one: redisExpLock.WithLock;
   readonly #two: redisExpLock.WithLock;
-  /** Has a client of its own: in one script with a release or a renewal, an attempt is granted although memory is full. */
+  /** Has a client of its own: in one script with an extension, an attempt is granted although memory is full. */
   readonly #newcomer: redisExpLock.WithLock;
   #kept!: redisExpLock.Lease;
   #extended!: redisExpLock.Lease;
