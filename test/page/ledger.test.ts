@@ -12,13 +12,13 @@ interface Scene {
   readonly held?: readonly (number | undefined)[];
   readonly waited?: readonly number[];
   readonly isForeign?: boolean;
-  readonly isSilent?: boolean;
+  readonly silent?: readonly string[];
   readonly remaining?: number;
 }
 
 /** A lock as it was read now. */
 function lock(key: string, scene: Scene): PageLock {
-  const { held = [], waited = [], isForeign = false, isSilent = false, remaining = 10 * second } = scene;
+  const { held = [], waited = [], isForeign = false, silent = [], remaining = 10 * second } = scene;
   const facts = { owner: 'o', kind: 'exclusive', permits: 1 } as const;
   const holders = held.map((_, n): HolderState => {
     const holder = { id: `0000000${n}`, ...facts, remaining };
@@ -42,7 +42,7 @@ function lock(key: string, scene: Scene): PageLock {
     holders,
     queue,
   };
-  return { lock: { key, ...state } as PageLock['lock'], holds, atMs: readMs, isSilent };
+  return { lock: { key, ...state } as PageLock['lock'], holds, atMs: readMs, silent };
 }
 
 /** The time of each read by the store's clock, which is far from that of this process. */
@@ -92,12 +92,22 @@ describe('the ledger of the live page', () => {
     expect(ledger.rows()[0]!.badges).to.deep.equal(['queue stuck']);
   });
 
+  it('a silent holder that is gone has lost its lock; another holder of the same key has not', () => {
+    const ledger = new Ledger();
+    const lost = (): unknown => (ledger.summary(startMs + second) as { lost: number }).lost;
+    ledger.update(first(lock('k', { held: [1, 1], silent: ['00000000'] })), startMs);
+    ledger.update(seen(lock('k', { held: [1], silent: ['00000000'] })), startMs + second);
+    expect(lost(), 'the other one was released').to.equal(0);
+    ledger.update(seen(), startMs + second);
+    expect(lost()).to.equal(1);
+  });
+
   it('of more rows than are shown, a hung holder comes first, then the other badges in their order', () => {
     const locks = [
       ...Array.from({ length: maxRows }, (_, n) => lock(`plain-${n}`, { held: [n], waited: [n] })),
       lock('foreign', { held: [undefined], isForeign: true }),
       lock('endless', { held: [1], remaining: Number.POSITIVE_INFINITY }),
-      lock('silent', { held: [1], isSilent: true }),
+      lock('silent', { held: [1], silent: ['00000000'] }),
       lock('stuck', { held: [1], waited: [1], isForeign: true, remaining: Number.POSITIVE_INFINITY }),
       lock('hung', { held: [3600 * second], waited: [31 * second] }),
     ];

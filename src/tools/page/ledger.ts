@@ -68,6 +68,8 @@ export class Ledger {
   #rows = new Map<string, PageRow>();
   /** The time since which a lock is free although callers wait for it, by key. */
   #idle = new Map<string, number>();
+  /** The locks with silent holders in the last snapshot. */
+  #silent: readonly PageLock[] = [];
   /** The time of each loss, by holder and key. */
   readonly #losses = new Map<string, number>();
   #figures: Figures = { held: 0, waiting: 0, total: 0, coverage: '' };
@@ -83,7 +85,8 @@ export class Ledger {
     const shown = all.length <= maxRows ? all : all.sort(byTrouble).slice(0, maxRows);
     this.#rows = new Map(shown.map((row) => [row.key, row]));
     for (const { key, id, at } of losses) this.lost(key, id, at + time.offsetMs);
-    if (!isFirst) for (const row of before.values()) this.#noticeLosses(row, nowMs);
+    if (!isFirst) this.#noticeLosses(locks, nowMs);
+    this.#silent = locks.filter(({ silent }) => silent.length > 0);
     const rows = this.rows().filter((row) => !isEqual(row, before.get(row.key)));
     const gone = [...before.keys()].filter((key) => !this.#rows.has(key));
     const figures = figuresOf(locks, coverage);
@@ -114,10 +117,13 @@ export class Ledger {
   }
 
   /** Notes the losses of silent holders, which cannot report them. */
-  #noticeLosses(old: PageRow, nowMs: number): void {
-    if (!old.badges.includes('holder silent')) return;
-    const still = new Set(this.#rows.get(old.key)?.holders.map(({ id }) => id));
-    for (const { id } of old.holders) if (!still.has(id)) this.lost(old.key, id, nowMs);
+  #noticeLosses(locks: readonly PageLock[], nowMs: number): void {
+    if (this.#silent.length === 0) return;
+    const holders = new Map(locks.map(({ lock }) => [lock.key, lock.holders]));
+    for (const { lock, silent } of this.#silent) {
+      const still = holders.get(lock.key) ?? [];
+      for (const id of silent) if (!still.some((holder) => holder.id === id)) this.lost(lock.key, id, nowMs);
+    }
   }
 }
 
@@ -196,7 +202,8 @@ function hasLongWait(holders: readonly RowHolder[], queue: readonly RowWaiter[],
 }
 
 function badgesOf(seen: PageLock, idleSince: number | undefined, isLongWait: boolean, nowMs: number): Badge[] {
-  const { lock, isSilent } = seen;
+  const { lock } = seen;
+  const isSilent = seen.silent.length > 0;
   const endless = lock.holders.some(({ remaining }) => remaining === Number.POSITIVE_INFINITY);
   const foreign = lock.holders.some((each) => foreignHolders.has(each));
   const isFreeForLong = idleSince !== undefined && nowMs - idleSince >= stuckMs;

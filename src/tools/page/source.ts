@@ -15,8 +15,8 @@ import { storeOf } from '../../store/open';
 import { changedChannel, type Operator } from '../../store/operator';
 
 export interface PageLock extends SeenLock {
-  /** True if a process that held the lock is silent. */
-  readonly isSilent: boolean;
+  /** The ids of the holders whose processes are silent. */
+  readonly silent: readonly string[];
 }
 
 /** The locks that a read found, and the coverage in words. */
@@ -142,7 +142,7 @@ export class Source {
     return {
       isFirst,
       atMs: snapshot.atMs,
-      locks: [...locks.values()].map((seen) => ({ ...seen, isSilent: this.#isSilent(seen) })),
+      locks: [...locks.values()].map((seen) => ({ ...seen, silent: this.#silentOf(seen) })),
       losses: snapshot.registered.lost,
       coverage: this.#coverage(snapshot.registered.processes.size),
     };
@@ -210,8 +210,9 @@ export class Source {
     if (this.#silent.size > 0) for (const hold of held) this.#silent.delete(nameOf(hold));
   }
 
-  #isSilent({ lock: { key, holders } }: SeenLock): boolean {
-    return this.#silent.size > 0 && holders.some(({ id }) => this.#silent.has(nameOf({ key, id })));
+  #silentOf({ lock: { key, holders } }: SeenLock): readonly string[] {
+    if (this.#silent.size === 0) return [];
+    return holders.map(({ id }) => id).filter((id) => this.#silent.has(nameOf({ key, id })));
   }
 
   /** Redis refuses to inspect any key if the user lacks the right to one. From then on only the registry is read. */
