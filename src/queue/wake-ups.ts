@@ -98,14 +98,15 @@ export class WakeUps {
   }
 
   /**
-   * Opens both channels, and closes the second after the first. Without that of operators, holders find out at their next renewal that
-   * their lock was taken away.
+   * Opens both channels. That of operators closes with our own, also if our own cannot be opened. Without that of operators, holders
+   * find out at their next renewal that their lock was taken away.
    */
   async #listenToAll(): Promise<Listening> {
     const { listensAlone } = this.#channels;
     const own = this.#channels.listen(this.channel, this.#onMessage, this.#onGap, this.#onClosed);
     const freed = listensAlone ? undefined : this.#channels.listen(freedChannel, this.#onMessage, () => {});
     freed?.catch(() => {});
+    own.catch(() => closeOnceOpen(freed));
     const { close } = await own;
     return {
       close: () => {
