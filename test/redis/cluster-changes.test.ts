@@ -220,6 +220,23 @@ describe('a cluster of six that changes under locks', () => {
       await Promise.all(locks.map((lock) => lock.close()));
     });
 
+    it('minReplicas asks a node to which the client has no connection of its own yet (H59)', async () => {
+      const ports = cluster.nodes.map(({ port }) => port);
+      for (const { name, dial } of kinds.filter((kind) => kind.name.startsWith('node-redis'))) {
+        const way = await dial(ports, { minimizeConnections: true });
+        const withLock = redisExpLock({ redis: way.redis, lifetime: LONG_MS, minReplicas: 1, commandTimeout: 15_000 });
+        try {
+          for (const key of Array.from({ length: 9 }, () => uniqueKey())) {
+            const lease = await withLock.promise(key, { timeout: 40_000 });
+            expect(await lease(), name).to.equal(true);
+          }
+          await withLock.close();
+        } finally {
+          way.close();
+        }
+      }
+    });
+
     it('minReplicas: keys of all nodes at once share one WAIT for each node (H99)', async () => {
       const waits = async (): Promise<number> => {
         const stats = await Promise.all(cluster.nodes.map((node) => node.command<string>('INFO', 'commandstats')));

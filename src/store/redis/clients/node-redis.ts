@@ -39,10 +39,10 @@ export function nodeRedis(client: ForeignClient): ScriptClient {
     nodeOf: (key) => nodeOf(client, kind, key),
     relocate,
     dedicate(key) {
+      if (kind === 'cluster') return dedicated(masterWith(client, key));
       if (kind === 'sentinel' && hasMethods(client, '_execute')) return dedicated(masterBehind(client));
-      const node = kind === 'cluster' ? (masterOf(client, key)?.client ?? {}) : client;
-      if (!hasMethods(node, 'duplicate')) throw noDedicated(client);
-      return dedicated(Promise.resolve(node));
+      if (!hasMethods(client, 'duplicate')) throw noDedicated(client);
+      return dedicated(Promise.resolve(client));
     },
     subscribe: openSubscriber && subscribeOver(openSubscriber, () => readiness() === 'closed'),
   };
@@ -135,6 +135,13 @@ function nodeOf(client: ForeignClient, kind: NodeRedisKind, key: string): string
 
 function masterOf(cluster: ForeignClient, key: string): ForeignClient | undefined {
   return cluster.slots[slotOf(key)]?.master;
+}
+
+/** The cluster client's own client of the master that has the key. It is made now if there is none yet. */
+async function masterWith(cluster: ForeignClient, key: string): Promise<ForeignClient> {
+  const master = masterOf(cluster, key);
+  if (master === undefined) throw new Error('CLUSTERDOWN its slot has no node');
+  return cluster.nodeClient(master);
 }
 
 function readinessOf(client: ForeignClient, kind: NodeRedisKind): () => Readiness {
