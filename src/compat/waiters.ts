@@ -1,9 +1,8 @@
 // The calls of one process that wait for the same lock, in order of arrival. A release in this process wakes the first of them,
 // which attempts in the same tick. When one call has found the lock held, the others skip their attempts for a moment.
-import { timers } from '../core/clock';
+import { Bell } from '../core/bell';
 import { onAbort } from '../core/on-abort';
 import { perObject } from '../core/per-object';
-import { type Alarm, clearAlarm } from '../core/timers';
 
 /** The calls that wait for one lock. */
 class WaitingCalls {
@@ -24,8 +23,7 @@ export class PollingCall<T extends object> {
   readonly #calls: WaitingCalls;
   readonly #isExclusive: boolean;
   #lastPauseMs = 0;
-  #isAwake = false;
-  #endSleep = (): void => {};
+  readonly #bell = new Bell();
 
   /** @param isExclusive The lock has a single holder, so a refusal of one call counts for all. */
   constructor(client: object, name: string, isExclusive: boolean) {
@@ -77,8 +75,7 @@ export class PollingCall<T extends object> {
 
   /** Ends the pause, or the next one if there is none now. */
   wake(): void {
-    this.#isAwake = true;
-    this.#endSleep();
+    this.#bell.ring();
   }
 
   end(): void | Promise<void> {
@@ -88,18 +85,11 @@ export class PollingCall<T extends object> {
 
   /** Resolves with true when woken, or with false after `ms`. */
   async #sleep(ms: number, signal: AbortSignal | undefined): Promise<boolean> {
-    let alarm: Alarm | undefined;
-    const stopListening = signal && onAbort(signal, () => this.#endSleep());
-    await new Promise<void>((resolve) => {
-      this.#endSleep = resolve;
-      alarm = timers.set(resolve, ms);
-      if (this.#isAwake || signal?.aborted) resolve();
-    });
-    clearAlarm(alarm);
+    signal?.throwIfAborted();
+    const stopListening = signal && onAbort(signal, () => this.wake());
+    const isAwake = await this.#bell.wait(ms);
     stopListening?.();
     signal?.throwIfAborted();
-    const isAwake = this.#isAwake;
-    this.#isAwake = false;
     return isAwake;
   }
 }

@@ -1,6 +1,6 @@
 // Everything that one factory, or one lock object, has under way: what waits, what is held, which stores it uses. Closing it leaves
 // nothing behind. A held lock that was never released is forgotten once its lifetime has passed.
-import { timers } from '../core/clock';
+import { Bell } from '../core/bell';
 import { forKey, LockClosedError, optionError } from '../core/errors';
 import type { LockKind } from '../core/events';
 import { describe, type Key, listOf, lockKey } from '../core/keys';
@@ -8,7 +8,7 @@ import { type Linked, LinkedList } from '../core/linked-list';
 import type { Settings } from '../core/options';
 import { perObject } from '../core/per-object';
 import type { RedisLike } from '../core/redis-like';
-import { type Alarm, clearAlarm, maxTimerMs } from '../core/timers';
+import { maxTimerMs } from '../core/timers';
 import { hashOf } from '../core/token';
 import type { GrantSource, Mode, Store } from '../store/contract';
 import { storeOf } from '../store/open';
@@ -61,8 +61,8 @@ export class Scope {
   readonly #contexts = new WeakMap<Store, LeaseContext>();
   #sweepAt = minSweep;
   #closing: Promise<void> | undefined;
-  /** Called when a held lock has ended, while `close` awaits that. */
-  #onChange: (() => void) | undefined;
+  /** Rings when a held lock has ended: `close` awaits that. */
+  readonly #ended = new Bell();
   readonly #observerOf: ((store: Store) => ScopeObserver) | undefined;
 
   constructor(observerOf?: (store: Store) => ScopeObserver) {
@@ -177,19 +177,14 @@ export class Scope {
       for (const held of this.held) {
         if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0), held.clock.stepMs); // H35c
       }
-      let alarm: Alarm | undefined;
-      await new Promise<void>((resolve) => {
-        alarm = timers.set(resolve, waitMs);
-        this.#onChange = resolve;
-      });
-      clearAlarm(alarm);
+      await this.#ended.wait(waitMs);
     }
   }
 
   #remove(held: HeldLock): void {
     this.held.delete(held);
     this.#observerOf?.(held.context.store).ended(this, held);
-    this.#onChange?.();
+    this.#ended.ring();
   }
 
   /** Forgets held locks whose time is over. Done when their number has doubled, so that each costs a constant. */

@@ -2,9 +2,8 @@
 // when the leader's lease would end.
 //
 // Invariant: a record counts only while the lock is held with the token under which the record was written.
-import { timers } from '../core/clock';
+import { Bell } from '../core/bell';
 import { LockError } from '../core/errors';
-import { type Alarm, clearAlarm } from '../core/timers';
 import { idOf } from '../core/token';
 import { hear } from '../queue/wake-ups';
 import type { Store } from '../store/contract';
@@ -66,7 +65,6 @@ export async function* changes(
   let last: Leader | null | undefined;
   try {
     while (!signal.aborted) {
-      bell.isRung = false;
       const leader = await ask().catch((error) => {
         // Redis may be back before the next lease ends.
         if (signal.aborted || (LockError.is(error) && error.retryable)) return undefined;
@@ -93,25 +91,4 @@ function pauseMs(store: Store, leader: Leader | null, lifetimeMs: number): numbe
 
 function isSame(one: Leader | null, other: Leader | null): boolean {
   return one?.id === other?.id && one?.value === other?.value && one?.term === other?.term;
-}
-
-/** A wait that ends when the bell rings or a time has passed. If the bell rings while nobody waits, the next wait ends at once. */
-class Bell {
-  isRung = false;
-  #wake: () => void = () => {};
-
-  ring(): void {
-    this.isRung = true;
-    this.#wake();
-  }
-
-  async wait(ms: number): Promise<void> {
-    if (this.isRung) return;
-    let alarm: Alarm | undefined;
-    await new Promise<void>((resolve) => {
-      alarm = timers.set(resolve, ms);
-      this.#wake = resolve;
-    });
-    clearAlarm(alarm);
-  }
 }
