@@ -2,7 +2,7 @@
 import { LockBackendError } from '../../core/errors';
 import { describe, type Key } from '../../core/keys';
 
-/** The reply, if it is exactly so many integers; anything else never means held. */
+/** The reply, if it is exactly that many integers; anything else never means held. */
 export function integers(reply: unknown, length: number, key: Key): number[] {
   if (Array.isArray(reply) && reply.length === length && reply.every(Number.isSafeInteger)) return reply; // H5
   throw strangeReply(reply, key);
