@@ -1,4 +1,4 @@
-// RESULTS.md, made from the figures: nothing in it is typed by hand.
+// RESULTS.md, made from the figures, none of which is typed by hand.
 import { contenders } from './contenders';
 import { type MeasuredRow, type Metric, metrics } from './measure';
 import { type Goal, medianOf, type Scenario, Seen } from './scenarios';
@@ -67,7 +67,7 @@ export function reached({
 }
 
 export function section(scenario: Scenario, measured: readonly MeasuredScenario[]): string[] {
-  const { title, text, floor, name } = scenario;
+  const { title, text, limitedBy, floor, name } = scenario;
   const rows = measured[0]!.rows;
   const floors = floor ? unique(rows.map(floor)).filter((id) => rows.some((row) => row.id === id)) : [];
   return [
@@ -75,6 +75,7 @@ export function section(scenario: Scenario, measured: readonly MeasuredScenario[
     '',
     `${text}${floors.length === 1 ? ` Speed is against ${floors[0]}.` : ''}`,
     '',
+    ...(limitedBy === undefined ? [] : [`**What limits it**: ${limitedBy}`, '']),
     `![${title}](plots/${name}.svg)`,
     '',
     ...measured.flatMap((each) => [
