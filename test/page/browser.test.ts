@@ -142,6 +142,9 @@ describe('the live page in Chromium', () => {
   });
 
   it('says that a holder is silent whose process is no longer heard of', async () => {
+    const registered = (count: number): Promise<void> =>
+      page.locator('#coverage', { hasText: new RegExp(`^${count} process`) }).waitFor();
+    await registered(0);
     const gone = await redis.connect();
     const other = redisExpLock({ redis: gone, prefix: 'shop:', register: true, owner: 'cron-1', lifetime });
     const release = await other.promise('nightly');
@@ -155,6 +158,7 @@ describe('the live page in Chromium', () => {
       { what: 'the record of the holder' },
     );
     await row('shop:nightly').waitFor();
+    await registered(1); // a page that has read the key alone knows no holder that could fall silent
     gone.destroy();
     await client.del(record); // by itself it would be gone after 6 s
     await row('shop:nightly').getByText('holder silent').waitFor();
