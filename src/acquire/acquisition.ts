@@ -38,14 +38,14 @@ export function acquire<T>(
   key: Key,
   settings: Settings,
   scope: Scope,
-  { mode, kind, once, isTry, mayJoin }: AcquireVariant,
+  { mode, kind, once, isTry, mayJoin, endMs }: AcquireVariant,
   wrap: (held: HeldLock) => T,
 ): Promise<T> {
   const store = scope.store(settings.redis);
   const given = ownKey(key);
   const keys = lockKeys(given, store.keyPrefix + settings.prefix);
   const calledIn = present(); // H70c
-  return wait({ key: given, keys, settings, scope, store, mode, kind, once, isTry, mayJoin, calledIn }, wrap);
+  return wait({ key: given, keys, settings, scope, store, mode, kind, once, isTry, mayJoin, endMs, calledIn }, wrap);
 }
 
 /** Waits for the lock and resolves with the result of `wrap(held)`. Publishes the wait on `redis-exp-lock:acquire` if `isTraced`. */
@@ -107,11 +107,11 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   }
 
   start(): void {
-    const { settings, scope } = this.awaited;
+    const { settings, scope, endMs } = this.awaited;
     const { timeoutMs, signal } = settings;
     const refusal = refusalOf(this.awaited) ?? deadlockOf(this.awaited);
     if (refusal !== undefined) return this.#fail(refusal);
-    if (timeoutMs) this.#endMs = this.#clock.nowMs() + timeoutMs;
+    if (timeoutMs) this.#endMs = endMs ?? this.#clock.nowMs() + timeoutMs;
     this.#strategy = strategyFor(this.awaited, this); // H33
     this.#strategy.begin();
     this.#isStarting = false;
@@ -122,7 +122,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
       this.#stopListening = onAbort(signal, () => this.giveUp(abortReason(signal)));
     }
     // A deadline past the end of the first attempt needs no alarm yet: `troubled` sets it if the wait goes on.
-    const mayOutlast = timeoutMs! <= commandTimeoutsPerAttempt * this.commandTimeoutMs;
+    const mayOutlast = timeoutMs! > 0 && this.leftMs <= commandTimeoutsPerAttempt * this.commandTimeoutMs;
     if (this.#strategy.count === 0 || mayOutlast) this.#setAlarm();
   }
 

@@ -20,6 +20,8 @@ export interface AcquireSpec extends Awaited {
   readonly isTry?: boolean | undefined;
   /** True for a call that joins the lock of a function around it, with `reentrant`. */
   readonly mayJoin?: boolean | undefined;
+  /** Monotonic ms at which the wait ends, if it began before this acquire. Default: `timeout` from now on. */
+  readonly endMs?: number | undefined;
   /** Number of fences to mint. Default 1. */
   readonly fences?: number | undefined;
   /** Set for a change in place, which keeps the token of the held lock. That token is never released here. */
@@ -29,7 +31,8 @@ export interface AcquireSpec extends Awaited {
 }
 
 /** The particulars that a class or a method adds to an acquire. */
-export interface AcquireVariant extends Partial<Pick<AcquireSpec, 'mode' | 'kind' | 'once' | 'isTry' | 'mayJoin'>> {
+export interface AcquireVariant
+  extends Partial<Pick<AcquireSpec, 'mode' | 'kind' | 'once' | 'isTry' | 'mayJoin' | 'endMs'>> {
   /** The default of `autoExtend`. */
   readonly autoExtend?: boolean;
   /** The prototype of the leases; default `leaseMethods`. */

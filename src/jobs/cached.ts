@@ -53,8 +53,8 @@ export async function cached<T>(
     // The shared load failed, so the next caller's load is tried. If this caller's own wait is over, it reads for itself once.
     if (settings.signal?.aborted || clock.nowMs() >= endMs) break;
   }
-  const flight = readOrLoad<T>(key, full, settings, own, load, scope);
-  ours.set(full, flight);
+  const flight = readOrLoad<T>(key, full, settings, endMs, own, load, scope);
+  if (!ours.has(full)) ours.set(full, flight);
   try {
     return (await flight).value;
   } finally {
@@ -67,6 +67,7 @@ async function readOrLoad<T>(
   key: string,
   full: string,
   settings: Settings,
+  endMs: number,
   { ttl, emptyTtl = 0 }: CachedOptions,
   load: Load<T>,
   scope: Scope,
@@ -80,7 +81,7 @@ async function readOrLoad<T>(
   };
   const found = await readStored();
   if (found !== undefined) return found;
-  const lease = await acquireLease(key, settings, scope, { autoExtend: true });
+  const lease = await acquireLease(key, settings, scope, { autoExtend: true, endMs });
   let loaded: Loaded<T> | undefined;
   await runUnder(lease, async () => {
     loaded = await readStored();

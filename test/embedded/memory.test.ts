@@ -136,6 +136,32 @@ describe('the memory store', () => {
     }
   });
 
+  it('`timeout` is the longest wait of `cached`, also for a value that another caller of the process loads', async () => {
+    const withLock = redisExpLock({ redis: memoryStore() });
+    const clock = sinon.useFakeTimers();
+    try {
+      let finish!: (value: string) => void;
+      const loading = withLock.cached(
+        'key',
+        { ttl: 60_000 },
+        () => new Promise<string>((resolve) => (finish = resolve)),
+      );
+      const late = withLock.cached('key', { ttl: 60_000, timeout: 40 }, () => 'another');
+      let error: unknown;
+      late.catch((reason) => (error = reason));
+      await clock.tickAsync(39);
+      expect(error).to.equal(undefined);
+      await clock.tickAsync(2);
+      expect(error).to.include({ code: 'ERR_LOCK_TIMEOUT' });
+      expect((error as Error).message).to.include('within 40 ms');
+      const third = withLock.cached('key', { ttl: 60_000 }, () => 'a third');
+      finish('the first');
+      expect(await Promise.all([loading, third])).to.deep.equal(['the first', 'the first']);
+    } finally {
+      clock.restore();
+    }
+  });
+
   describe('on demand', () => {
     it('`expire` ends a lock: the next in the queue has it, the holder learns at its next extension', async () => {
       const store = memoryStore();
