@@ -133,7 +133,9 @@ class Registry implements ScopeObserver {
   }
 
   ended(scope: Scope, one: HeldLock | Cancellable): void {
-    if (one instanceof HeldLock && one.isLost && !scope.closed) this.#lose(one);
+    // A lost lock ends once more with its release.
+    const isFirst = entries.delete(one);
+    if (isFirst && one instanceof HeldLock && one.isLost && !scope.closed) this.#lose(one);
     this.#changed();
   }
 

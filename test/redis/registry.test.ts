@@ -54,6 +54,20 @@ describe('the registry', () => {
     expect(await written()).to.deep.equal(new Map());
   });
 
+  it('a lock that is lost, and released after that, is registered as lost once', async () => {
+    const withLock = lockWith({});
+    const lease = await withLock.promise('lost');
+    await observer.del('lost');
+    expect(await lease.extend()).to.equal(false);
+    expect(await lease()).to.equal(false);
+    await withLock.promise('held after that');
+    const records = async () => [...(await written()).values()].map((text) => JSON.parse(text));
+    const isHeld = ({ held }: { held: { key: string }[] }) => held.some(({ key }) => key === 'held after that');
+    const record = await waitFor(async () => (await records()).find(isHeld), { what: 'the later lock to be written' });
+    expect(record.lost.map(({ key }: { key: string }) => key)).to.deep.equal(['lost']);
+    await withLock.close({ drain: false });
+  });
+
   it('very many are written in parts; each lock is listed once, a change writes one part, and the end leaves none', async () => {
     const withLock = lockWith({ prefix: 'x'.repeat(900) });
     const reader = lockWith({ register: false });
