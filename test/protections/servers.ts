@@ -7,7 +7,7 @@ export const servers: readonly Protection[] = [
   {
     hazard: 'H53',
     without: 'a script that the server has forgotten is an error for the caller',
-    changes: [when('H53', false)],
+    changes: [when('H53', true)],
     test: 'redis/commands.test.ts',
   },
   {

@@ -143,6 +143,21 @@ describe('a client of its kind', () => {
         await worksThrough(redis);
       });
     }
+
+    it('a client that throws, in place of a rejection, when the script is sent again: an error of the caller', async () => {
+      const client = await ioredis('ioredis-5');
+      let throws = false;
+      const send = (command: string, args: string[]): Promise<unknown> => {
+        if (throws && command === 'EVAL') throw new Error('EVAL was thrown out');
+        return client.call(command, args);
+      };
+      const redis = { send };
+      await worksThrough(redis);
+      await server.command('SCRIPT', 'FLUSH');
+      throws = true;
+      const error = await backendError(redisExpLock({ redis, ...patient }).promise(uniqueKey()));
+      expect(error.message).to.include('EVAL was thrown out');
+    });
   });
 
   describe('somebody in between', () => {

@@ -47,9 +47,9 @@ export class Sender {
       this.client.evalsha(script.sha, keys, args).then(
         (reply) => handler.resolve(reply),
         (error) => {
-          // H53
-          if (isNoScript(error)) this.#sendText(call, handler);
-          else this.#refused(error, call, handler);
+          if (!isNoScript(error)) return this.#refused(error, call, handler); // H53
+          this.#known.delete(script.sha);
+          this.send(call, handler);
         },
       );
     } catch (error) {
