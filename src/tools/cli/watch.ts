@@ -5,7 +5,6 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { LockBackendError } from '../../core/errors';
 import { lockKey } from '../../core/keys';
 import type { LockState } from '../../core/lock-state';
-import { defaults } from '../../core/options';
 import { type Coverage, fenceOf, heldMsOf, readSnapshot, type SeenLock, type Snapshot } from '../../inspect/snapshot';
 import type { CommandLine } from './command-line';
 import { Exit, exitCodes, usage } from './exit';
@@ -18,7 +17,9 @@ export const header = ['KEY', 'KIND', 'OWNER', 'ID', 'HELD-FOR', 'TTL', 'WAITING
 const minWidths = [32, 9, 20, 8, 8, 8, 7];
 /** The columns ID, OWNER and KIND, in the order in which a narrow terminal loses them. */
 const lessUseful = [3, 2, 1];
-const { commandTimeoutMs } = defaults;
+/** The limit of each command of `ls`, `show` and `release`: an operator looks when Redis is slow. */
+const commandTimeoutMs = 5000;
+/** The pause between two pictures of `top`, and the limit of each of its commands. */
 const topMs = 1000;
 const notifyMs = 250;
 
@@ -51,14 +52,18 @@ function coverageText({ processes, scanned }: Coverage, count: number): string {
   return `${locks}; ${registered}, ${scanned ? 'every key scanned' : 'other keys not scanned (--scan does)'}`;
 }
 
-function snapshotOf({ store, prefix }: Session, { operands, values }: CommandLine): Promise<Snapshot> {
+function snapshotOf(
+  { store, prefix }: Session,
+  { operands, values }: CommandLine,
+  commandTimeoutMs: number,
+): Promise<Snapshot> {
   const searched = store.keyPrefix + prefix + (operands[0] ?? '');
   return readSnapshot(store.operator, { prefix: searched, scan: values.scan, commandTimeoutMs });
 }
 
 export function ls(line: CommandLine): Promise<number> {
   return withSession(line, {}, async (session) => {
-    const snapshot = await snapshotOf(session, line);
+    const snapshot = await snapshotOf(session, line, commandTimeoutMs);
     const widths = [...minWidths];
     let count = 0;
     const textOf = (some: readonly SeenLock[]): string[] => {
@@ -78,7 +83,7 @@ export function ls(line: CommandLine): Promise<number> {
 
 export function show(line: CommandLine): Promise<number> {
   const [key] = line.operands as [string];
-  return withSession(line, {}, async (session) => {
+  return withSession(line, { commandTimeout: commandTimeoutMs }, async (session) => {
     const state = await session.withLock.inspect(key);
     const full = lockKey(key, session.store.keyPrefix + session.prefix);
     const seen = (await readSnapshot(session.store.operator, { prefix: full, commandTimeoutMs })).seen(full, state);
@@ -140,7 +145,7 @@ export function top(line: CommandLine): Promise<number> {
 }
 
 async function picture(session: Session, line: CommandLine, height: number): Promise<string> {
-  const snapshot = await snapshotOf(session, line);
+  const snapshot = await snapshotOf(session, line, topMs);
   const all: SeenLock[] = [];
   for await (const some of snapshot.locks()) for (const each of some) all.push(each);
   const waits = ({ lock }: SeenLock): number => lock.queue.reduce((max, { waitingMs }) => Math.max(max, waitingMs), 0);
@@ -166,7 +171,7 @@ export async function release(line: CommandLine): Promise<number> {
   if (id !== undefined && !/^[0-9a-f]{8}$/.test(id))
     throw usage('release: --id takes the 8 hex digits that show prints');
   if (!yes) await confirm(key, force ? 'all its holders' : 'its holder');
-  return withSession(line, {}, async ({ connection, withLock }) => {
+  return withSession(line, { commandTimeout: commandTimeoutMs }, async ({ connection, withLock }) => {
     const [holder] = force ? (await withLock.inspect(key)).holders : [];
     const released = await withLock.free(key, force ? { force: true } : { id });
     // Without a server, this process itself has to notify the holder.
