@@ -492,6 +492,9 @@ describe('the live page', () => {
       const lost = await withLock.promise('taken', { autoExtend: true });
       await client.del('loss:taken');
       await waitFor(() => lost.signal.aborted, { what: 'the loss to be noticed' });
+      const elsewhere = await withLock.promise('taken', { prefix: 'elsewhere:', lifetime: 60_000 });
+      await client.del('elsewhere:taken');
+      expect(await elsewhere.extend(), 'lost under another prefix').to.equal(false);
       mounted = lockPage({ redis: client, prefix: 'loss:' });
       const viewer = look();
       await waitFor(() => /"lost":1\b/.test(viewer.text()), { what: 'the loss to be told' });

@@ -143,7 +143,7 @@ export class Source {
       isFirst,
       atMs: snapshot.atMs,
       locks: [...locks.values()].map((seen) => ({ ...seen, silent: this.#silentOf(seen) })),
-      losses: snapshot.registered.lost,
+      losses: snapshot.registered.lost.filter(({ key }) => key.startsWith(this.#prefix)),
       coverage: this.#coverage(snapshot.registered.processes.size),
     };
   }
