@@ -63,7 +63,7 @@ describe('a state of the server that passes (H54)', () => {
 
   it('max number of clients, as an answer: retryable (H54)', async () => {
     const rule = stage.proxy.rule({ match: isAcquire }, answer('-ERR max number of clients reached\r\n'));
-    const withLock = redisExpLock({ redis: await stage.through() });
+    const withLock = redisExpLock({ redis: await stage.through(), ...patient });
     expect((await backendError(withLock.promise(stage.key))).retryable).to.equal(true);
     const acquired = withLock.promise(stage.key, waitOptions);
     await sleep(50);
@@ -167,7 +167,7 @@ describe('a state of the server that passes (H54)', () => {
   it('a state that outlasts the timeout: its own error, not that of a lock that somebody holds (H54, H72)', async () => {
     const { proxy, key } = stage;
     proxy.rule({ match: isAcquire }, answer('-LOADING Redis is loading the dataset in memory\r\n'));
-    const withLock = redisExpLock({ redis: await stage.through() });
+    const withLock = redisExpLock({ redis: await stage.through(), ...patient });
     const error = await backendError(withLock.promise(key, { timeout: 1_000, retryTimeout: 50 }));
     expect([error.redisCode, error.retryable]).to.deep.equal(['LOADING', true]);
     expect(proxy.count(isAcquire)).to.be.greaterThan(1);
