@@ -48,13 +48,13 @@ export class SharedLock {
     if (step > 0 && mine === undefined) return { outcome: 'gone' };
     if (step > 0 && mine!.step > step) return { outcome: 'late' };
     if (holders.some((each) => (each.kind === 'counted') !== (kind === 'counted'))) throw new Error('WRONGTYPE');
-    const live = this.#all.queue.filter((each) => each.deadlineMs >= this.#nowMs);
+    const live = this.#live();
     const isKnown = holders.length > 0 || live.some((each) => each.kind === 'counted');
     if (kind === 'counted' && isKnown && this.#all.most !== total && this.#all.most !== 0) {
       throw new Error(`LIMIT this semaphore has ${this.#all.most} permits, not ${total}`);
     }
     const queued = live.find((each) => each.token === (queueAs?.token ?? token));
-    const others = live.filter((each) => each !== queued);
+    const others = queued === undefined ? live : live.toSpliced(live.indexOf(queued), 1);
     const isDeadlock = isUpgrade && mine!.step < step && others.some((each) => each.kind === 'upgrade');
     if (isDeadlock) return { outcome: 'deadlock' };
 
@@ -76,8 +76,7 @@ export class SharedLock {
     const asking = entryOf(command, isUpgrade ? upgradeTicket : (known ?? next()));
     const granted = isUpgrade
       ? held.length === 0
-      : (!(kind === 'counted' && sharesPlace(held, group)) &&
-          [...this.#admitted([...others, asking], held, total)].includes(asking)) ||
+      : (!(kind === 'counted' && sharesPlace(held, group)) && this.#isTurnOf(asking, others, held, total)) ||
         held.some((each) => each.kind === 'shared' && each.token === beside?.token);
     if (granted) {
       // Readers share the fence of those that are in.
@@ -89,11 +88,11 @@ export class SharedLock {
     }
     const leftMs = untilRoomMs(kind, held, this.#nowMs);
     if (queueAs === undefined) return { outcome: 'busy', leftMs };
-    const before = others.filter((each) => byScore(each, asking) < 0).length;
+    const before = positionIn(others, asking);
     const silenceMs = Math.min(queueAs.silenceMs || 2 * pollEveryMs(before), maxSilenceMs);
     const deadlineMs = this.#nowMs + silenceMs;
     const hasExpired = live.length < this.#all.queue.length;
-    this.#all.queue = [...others, { ...asking, deadlineMs }].sort(byScore);
+    this.#all.queue = others.toSpliced(before, 0, { ...asking, deadlineMs });
     if (kind === 'counted' && this.#all.most === 0) this.#all.most = total;
     if (hasExpired) this.#wake();
     return { outcome: 'busy', leftMs, position: { ticket: asking.ticket, before, outside: false } };
@@ -154,7 +153,7 @@ export class SharedLock {
    */
   #wake(before?: readonly SharedHolder[]): void {
     const all = this.#all;
-    const live = all.queue.filter((each) => each.deadlineMs >= this.#nowMs);
+    const live = this.#live();
     const held = all.holders;
     const isFresh = held.length === 0 || live.length < all.queue.length || all.notified > 0;
     let wereNotified = before !== undefined && !isFresh;
@@ -176,11 +175,24 @@ export class SharedLock {
     for (const [channel, some] of ids) this.#publish(channel, some, this.#key);
   }
 
+  /** The queue without the entries that have expired; the queue itself if none has. */
+  #live(): SharedEntry[] {
+    const isLive = ({ deadlineMs }: SharedEntry): boolean => deadlineMs >= this.#nowMs;
+    const { queue } = this.#all;
+    return queue.every(isLive) ? queue : queue.filter(isLive);
+  }
+
+  /** True if the caller has room beside the holders and the entries that are before it. */
+  #isTurnOf(asking: SharedEntry, others: SharedEntry[], held: SharedHolder[], total: number): boolean {
+    if (!admits(held, asking, total)) return false;
+    return [...this.#admitted(others.toSpliced(positionIn(others, asking), 0, asking), held, total)].includes(asking);
+  }
+
   /** The first entries in the order of admission that have room beside each other, up to `maxNotified`. */
   *#admitted(queue: readonly SharedEntry[], held: readonly SharedHolder[], total: number): Generator<SharedEntry> {
     const inside: Admitted[] = [...held];
     const bands: SharedEntry[][] = [[], [], []];
-    for (const each of [...queue].sort(byScore)) bands[bandOf(each)]!.push(each);
+    for (const each of queue) bands[bandOf(each)]!.push(each);
     for (let n = 0; n < maxNotified; n++) {
       const [reader, writer, other] = bands.map(([first]) => first);
       const isBefore =
@@ -224,6 +236,17 @@ function bandOf({ kind, prefer }: SharedEntry): number {
 /** The order of the entries in Redis's sorted set. */
 function byScore(a: SharedEntry, b: SharedEntry): number {
   return bandOf(a) - bandOf(b) || a.ticket - b.ticket;
+}
+
+/** The number of entries that are before this one. A queue is always in order. */
+function positionIn(queue: readonly SharedEntry[], entry: SharedEntry): number {
+  let [low, high] = [0, queue.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (byScore(queue[middle]!, entry) < 0) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 /** True if one of these places is taken. On a quorum permits are numbered places with one holder each. */
