@@ -285,6 +285,16 @@ describe('the queue of one process', () => {
       expect(port.timerMs).to.equal(3000);
     });
 
+    it('as often as its last request announced, also if thousands wait since: its entry would expire', () => {
+      joined(1);
+      port.minPollMs = 8000;
+      busy(60_000);
+      expect(port.timerMs).to.equal(1000);
+      port.fireTimer();
+      busy(60_000);
+      expect(port.timerMs).to.equal(8000);
+    });
+
     it('H28: at random moments: those that were refused together do not ask together', () => {
       const pauseAt = (share: number, minPollMs = 0): number | undefined => {
         build();

@@ -4,18 +4,21 @@
 //
 // A caller that cannot be woken is queued too: its entry expires after the time for which the caller says that it will be silent. A
 // change in place waits like this with the token of the held lock.
+import { pollPauseMs, silenceFor } from '../queue/policy';
 import type { Effort } from '../queue/queue';
 import type { Queues } from '../queue/queues';
 import type { WakeUpSubscription } from '../queue/wake-ups';
 import { type AcquireReply, noChannel, type QueueEntry } from '../store/contract';
-import { pollEveryMs } from '../store/protocol';
 import { type BusyReply, Polling } from './polling';
 
 /** The lateness that a polling caller is allowed, beside a second pause, before its entry expires. */
 const latenessMs = 100;
 
 export class EntryPolling extends Polling {
+  #queues: Queues | undefined;
   #subscription: WakeUpSubscription | undefined;
+  /** The shortest pause between two attempts, as the last attempt announced it. */
+  #minPollMs = 0;
   /** Set when the key was busy while the caller was subscribed. */
   #hasWaited = false;
   /** Set when a wake-up came while an attempt was in flight. Redis may have answered that attempt before the wake-up. */
@@ -58,19 +61,23 @@ export class EntryPolling extends Polling {
   /** The entry of the caller if its attempt finds the key busy; undefined if the caller would not receive a wake-up yet. */
   #entry(): QueueEntry | undefined {
     const { ticket } = this.attempts;
-    if (this.#subscription !== undefined)
-      return { channel: this.#subscription.channel, id: this.#subscription.id, ticket };
+    if (this.#subscription !== undefined) {
+      const { channel, id } = this.#subscription;
+      this.#minPollMs = this.#queues!.minPollMs;
+      return { channel, id, ticket, silenceMs: silenceFor(this.#minPollMs) };
+    }
     const { pauseMs } = this;
     if (pauseMs === undefined) return undefined;
     return { channel: noChannel, id: '0', ticket, silenceMs: Math.ceil(2 * pauseMs + latenessMs) };
   }
 
-  protected override enqueue({ wakeUps }: Queues): void {
+  protected override enqueue(queues: Queues): void {
     const { keys, mode } = this.spec;
     const { kind, permits } = mode!;
     // A reader takes nothing of what a writer releases: every other reader has room beside it. A writer takes everything.
     const takes = kind === 'counted' ? permits : kind === 'exclusive' ? Number.POSITIVE_INFINITY : 0;
-    this.#subscription = wakeUps.subscribe(keys as string, takes, (isBehind) => this.#wake(isBehind));
+    this.#queues = queues;
+    this.#subscription = queues.wakeUps.subscribe(keys as string, takes, (isBehind) => this.#wake(isBehind));
     this.wasQueued = true;
     this.attempt();
   }
@@ -91,7 +98,7 @@ export class EntryPolling extends Polling {
     if (this.#wasWoken) return 0;
     const { leftMs, position } = this.#busy!;
     const before = position?.before ?? 0;
-    const everyMs = pollEveryMs(before) * (0.8 + 0.2 * Math.random());
+    const everyMs = pollPauseMs(before, this.#minPollMs, Math.random());
     const freeMs = leftMs > 0 ? Math.min(leftMs + 1 + before, everyMs) : everyMs;
     return Math.max(freeMs, this.spec.settings.retryTimeoutMs, 1);
   }

@@ -1,6 +1,6 @@
 // How often callers of one process hand a lock off among themselves, how long readers join each other, and when a queue requests again.
 import type { AcquireReply } from '../store/contract';
-import { pollEveryMs } from '../store/protocol';
+import { limits, pollEveryMs } from '../store/protocol';
 
 /** The maximum of hand-offs in a row within one process, while other processes are queued and while none are. */
 export const handOffsAmongOthers = 8; // S14
@@ -40,15 +40,30 @@ export interface Pace {
  * The pause after a reply that the lock is busy, to a request that took `tookMs`. A wake-up may be lost and a holder may die, so the
  * first entry in the Redis queue requests when the holder's lease ends, and the entries behind it a little later, each at its own moment.
  */
-export function pauseWhileBusy({ leftMs, position }: Busy, tookMs: number, retryTimeoutMs: number, pace: Pace): number {
+export function pauseWhileBusy(
+  { leftMs, position }: Busy,
+  tookMs: number,
+  retryTimeoutMs: number,
+  minPollMs: number,
+  pace: Pick<Pace, 'random'>,
+): number {
   // The holder's remaining time may have passed before its reply arrived.
   if (leftMs >= 0 && tookMs > leftMs) return 0;
   const { before = 0, outside = false } = position ?? {};
-  const random = pace.random(); // H28c
-  const everyMs = Math.max(pollEveryMs(before) * (0.8 + 0.2 * random), pace.minPollMs * (0.9 + 0.1 * random));
+  const everyMs = pollPauseMs(before, minPollMs, pace.random()); // H28c
   // A holder outside the queue wakes no entry when it releases, so the first entry polls. The entries behind it need not.
   if (outside && before === 0) return Math.min(Math.max(retryTimeoutMs, 1), everyMs);
   return Math.min(leftMs < 0 ? everyMs : leftMs + 1 + before, everyMs);
+}
+
+/** The pause of an entry at rest between two requests, with `before` entries in front of it. */
+export function pollPauseMs(before: number, minPollMs: number, random: number): number {
+  return Math.max(pollEveryMs(before) * (0.8 + 0.2 * random), minPollMs * (0.9 + 0.1 * random));
+}
+
+/** Ms without a request after which an entry expires, if its requests pause for at least `minPollMs`; 0: by its position. */
+export function silenceFor(minPollMs: number): number {
+  return minPollMs > pollEveryMs(0) ? Math.ceil(2 * Math.max(minPollMs, limits.maxPollMs)) : 0;
 }
 
 /** The pause after a grant while others of the queue wait: the holder may never release, and a long wait needs an entry in Redis. */

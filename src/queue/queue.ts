@@ -77,6 +77,8 @@ export class OwnEntry {
   ticket = 0;
   /** The time by the port's clock at which its first request was sent. */
   sinceMs = 0;
+  /** The shortest pause between its requests, as the last one announced it. */
+  minPollMs = 0;
   /** A request of this entry whose outcome is unknown. */
   late: LateRequest | undefined;
   /** The number of fences that its grant reserves, the same in all its requests; 0 before the first request. */
@@ -260,6 +262,7 @@ export class Queue implements GrantSource {
     this.#wakeUp = undefined;
     this.#entry.nonce = this.#port.newNonce(); // H83b
     this.#entry.answered = undefined;
+    this.#entry.minPollMs = this.#port.minPollMs;
     if (this.#entry.fences === 0) {
       this.#entry.sinceMs = this.#requestedMs;
       this.#entry.fences = this.#handOffs < handOffsAmongOthers ? fencesAtFirst : fencesInBlock;
@@ -281,7 +284,7 @@ export class Queue implements GrantSource {
     if (reply.position?.before) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
     if (this.#wakeUp !== undefined) return this.#onWakeUp(this.#wakeUp);
     const tookMs = this.#port.clock.nowMs() - this.#requestedMs;
-    this.#requestAfter(pauseWhileBusy(reply, tookMs, head.waiter.retryTimeoutMs, this.#port));
+    this.#requestAfter(pauseWhileBusy(reply, tookMs, head.waiter.retryTimeoutMs, entry.minPollMs, this.#port));
   }
 
   #onWakeUp({ nonce, fence }: WakeUp): void {

@@ -20,7 +20,7 @@ import {
   type Store,
   unknownTicket,
 } from '../store/contract';
-import { pollEveryMs } from '../store/protocol';
+import { silenceFor } from './policy';
 import {
   mayShare,
   OwnEntry,
@@ -120,7 +120,8 @@ export class Queues implements QueuePort {
   }
 
   get minPollMs(): number {
-    return Math.min((this.#entries.size * 1000) / maxRequestsPerSecond, maxPollMs);
+    const entries = this.#entries.size + this.wakeUps.subscribers;
+    return Math.min((entries * 1000) / maxRequestsPerSecond, maxPollMs);
   }
 
   newEntry(owner: string | undefined): OwnEntry {
@@ -162,12 +163,11 @@ export class Queues implements QueuePort {
 
   #requestOf(
     queue: Queue,
-    { token, id, nonce, ticket, sinceMs, fences }: OwnEntry,
+    { token, id, nonce, ticket, sinceMs, minPollMs, fences }: OwnEntry,
     commandTimeoutMs: number,
   ): AcquireRequest {
     const { key, lifetimeMs, fencing } = queue.key;
     this.#entries.set(id, queue);
-    const silenceMs = this.minPollMs > pollEveryMs(0) ? Math.ceil(2 * this.minPollMs) : 0;
     return {
       keys: key,
       token,
@@ -177,7 +177,13 @@ export class Queues implements QueuePort {
       commandTimeoutMs,
       // An entry that was abandoned before this request was sent needs no request: its release follows in the same tick.
       begin: () => !this.#abandoned.has(id),
-      queueAs: { channel: this.wakeUps.channel, id: `${id}.${nonce}`, ticket, sinceMs, silenceMs },
+      queueAs: {
+        channel: this.wakeUps.channel,
+        id: `${id}.${nonce}`,
+        ticket,
+        sinceMs,
+        silenceMs: silenceFor(minPollMs),
+      },
     };
   }
 

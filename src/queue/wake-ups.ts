@@ -75,6 +75,10 @@ export class WakeUps {
     return this.#isOpen;
   }
 
+  get subscribers(): number {
+    return this.#subscribers.size;
+  }
+
   /** True if a caller waits for the channel to open, to be queued for this key. */
   isAwaited(key: string): boolean {
     return this.#awaited.has(key);

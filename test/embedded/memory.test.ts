@@ -7,7 +7,7 @@ import { failure, thrown } from '../contract/outcomes';
 import { keysOf, tableOf } from '../support/embedded-table';
 import { waitFor } from '../support/processes';
 
-const { memoryStore } = redisExpLock;
+const { memoryStore, Semaphore } = redisExpLock;
 
 describe('the memory store', () => {
   it('each call makes another place', async () => {
@@ -157,6 +157,29 @@ describe('the memory store', () => {
       const third = withLock.cached('key', { ttl: 60_000 }, () => 'a third');
       finish('the first');
       expect(await Promise.all([loading, third])).to.deep.equal(['the first', 'the first']);
+    } finally {
+      clock.restore();
+    }
+  });
+
+  it('four thousand callers that wait for a permit ask 1,250 times a second in all, and are served in their order', async () => {
+    const store = memoryStore();
+    const semaphore = new Semaphore('key', 1, { redis: store, timeout: 3_600_000, lifetime: 3_600_000 });
+    const lease = await semaphore.acquire();
+    const clock = sinon.useFakeTimers();
+    try {
+      const served: number[] = [];
+      const all = Array.from({ length: 4_000 }, (_, n) => n);
+      const waits = all.map((n) => semaphore.run(() => void served.push(n)));
+      await clock.tickAsync(4_000); // each has made a second request, and announced how often it asks
+      const run = sinon.spy(tableOf(store), 'run');
+      await clock.tickAsync(5_000);
+      expect(run.callCount).to.be.within(4_000, 9_000); // 11,000 if each asked as often as one alone
+      run.restore();
+      await lease();
+      while (served.length < all.length) await clock.tickAsync(10);
+      await Promise.all(waits);
+      expect(served).to.deep.equal(all);
     } finally {
       clock.restore();
     }
