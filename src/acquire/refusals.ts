@@ -8,6 +8,9 @@ import { excludes, type HeldLock, mayJoin } from '../hold/held-lock';
 import { closedError } from '../hold/scope';
 import type { AcquireSpec } from './spec';
 
+/** The locks that are looked at for the text of a timeout: ten thousand callers may time out at once, beside ten thousand held locks. */
+const maxLooked = 100;
+
 /** The reason not to make any attempt; undefined if there is none. */
 export function refusalOf({ key, keys, settings, scope, store, mode }: AcquireSpec): unknown {
   if (scope.closed) return closedError(key);
@@ -65,7 +68,8 @@ function heldByCaller(spec: AcquireSpec): string | undefined {
 }
 
 function heldNearby({ change, keys, mode, scope, store }: AcquireSpec): string {
-  const near = change === undefined ? scope.find((held) => excludes(held, store, keys, mode)) : undefined;
+  const isInTheWay = (held: HeldLock): boolean => excludes(held, store, keys, mode);
+  const near = change === undefined ? scope.find(isInTheWay, maxLooked) : undefined;
   return near ? `: it is held in this process, by another call (fence ${near.fence})` : '';
 }
 

@@ -134,9 +134,14 @@ export class Scope {
     this.#observerOf?.(wait.awaited.store).ended(this, wait);
   }
 
-  /** The first live lock that matches. Looks at them one by one: for a message, not for a decision. */
-  find(matches: (held: HeldLock) => boolean): HeldLock | undefined {
-    for (const held of this.held) if (!held.ended && matches(held)) return held;
+  /** The first live lock that matches, among the first `max` locks. Looks at them one by one: for a message, not for a decision. */
+  find(matches: (held: HeldLock) => boolean, max = Number.POSITIVE_INFINITY): HeldLock | undefined {
+    let looked = 0;
+    for (const held of this.held) {
+      if (looked === max) return undefined;
+      looked += 1;
+      if (!held.ended && matches(held)) return held;
+    }
     return undefined;
   }
 

@@ -185,6 +185,16 @@ describe('the memory store', () => {
     }
   });
 
+  it('a caller that times out looks at a hundred held locks for its message: ten thousand may time out at once', async () => {
+    const withLock = redisExpLock({ redis: memoryStore(), lifetime: 60_000 });
+    const keys = ['first', ...Array.from({ length: 99 }, (_, n) => `key ${n}`), 'the 101st'];
+    for (const key of keys) await withLock.promise(key);
+    const messageOf = async (key: string) => (await failure(withLock.promise(key, { timeout: 0 }))).message;
+    expect(await messageOf('first')).to.include('held in this process');
+    expect(await messageOf('the 101st')).to.not.include('held in this process');
+    expect(await messageOf('the 101st')).to.include('was not free within 0 ms');
+  });
+
   describe('on demand', () => {
     it('`expire` ends a lock: the next in the queue has it, the holder learns at its next extension', async () => {
       const store = memoryStore();
