@@ -10,12 +10,12 @@ import type { Queues } from '../queue/queues';
 import type { WakeUpSubscription } from '../queue/wake-ups';
 import { type AcquireReply, noChannel, type QueueEntry } from '../store/contract';
 import { type BusyReply, Polling } from './polling';
+import { queuesFor } from './spec';
 
 /** The lateness that a polling caller is allowed, beside a second pause, before its entry expires. */
 const latenessMs = 100;
 
 export class EntryPolling extends Polling {
-  #queues: Queues | undefined;
   #subscription: WakeUpSubscription | undefined;
   /** The shortest pause between two attempts, as the last attempt announced it. */
   #minPollMs = 0;
@@ -63,7 +63,7 @@ export class EntryPolling extends Polling {
     const { ticket } = this.attempts;
     if (this.#subscription !== undefined) {
       const { channel, id } = this.#subscription;
-      this.#minPollMs = this.#queues!.minPollMs;
+      this.#minPollMs = queuesFor(this.spec)!.minPollMs;
       return { channel, id, ticket, silenceMs: silenceFor(this.#minPollMs) };
     }
     const { pauseMs } = this;
@@ -71,13 +71,12 @@ export class EntryPolling extends Polling {
     return { channel: noChannel, id: '0', ticket, silenceMs: Math.ceil(2 * pauseMs + latenessMs) };
   }
 
-  protected override enqueue(queues: Queues): void {
+  protected override enqueue({ wakeUps }: Queues): void {
     const { keys, mode } = this.spec;
     const { kind, permits } = mode!;
     // A reader takes nothing of what a writer releases: every other reader has room beside it. A writer takes everything.
     const takes = kind === 'counted' ? permits : kind === 'exclusive' ? Number.POSITIVE_INFINITY : 0;
-    this.#queues = queues;
-    this.#subscription = queues.wakeUps.subscribe(keys as string, takes, (isBehind) => this.#wake(isBehind));
+    this.#subscription = wakeUps.subscribe(keys as string, takes, (isBehind) => this.#wake(isBehind));
     this.wasQueued = true;
     this.attempt();
   }

@@ -54,6 +54,7 @@ export async function cached<T>(
     if (settings.signal?.aborted || clock.nowMs() >= endMs) break;
   }
   const flight = readOrLoad<T>(key, full, settings, endMs, own, load, scope);
+  // A call whose wait is over leaves the load in progress to the others.
   if (!ours.has(full)) ours.set(full, flight);
   try {
     return (await flight).value;

@@ -53,8 +53,9 @@ export class SharedLock {
     if (kind === 'counted' && isKnown && this.#all.most !== total && this.#all.most !== 0) {
       throw new Error(`LIMIT this semaphore has ${this.#all.most} permits, not ${total}`);
     }
-    const queued = live.find((each) => each.token === (queueAs?.token ?? token));
-    const others = queued === undefined ? live : live.toSpliced(live.indexOf(queued), 1);
+    const at = live.findIndex((each) => each.token === (queueAs?.token ?? token));
+    const queued = live[at];
+    const others = queued === undefined ? live : live.toSpliced(at, 1);
     const isDeadlock = isUpgrade && mine!.step < step && others.some((each) => each.kind === 'upgrade');
     if (isDeadlock) return { outcome: 'deadlock' };
 
