@@ -6,7 +6,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
+import type { Key } from '../../src/core/keys';
 import type { EmbeddedStore } from '../../src/core/redis-like';
+import type { Machine } from '../../src/store/embedded/machine/mutex-machine';
 import { neverMs } from '../../src/store/embedded/machine/row';
 import { handleOf, MemoryTable } from '../../src/store/embedded/memory';
 import { sharedMemoryStore } from '../../src/store/embedded/shared-memory/shared-memory';
@@ -18,7 +20,15 @@ import type { Connection, Here, Place } from './places';
 export const stranger = 'a stranger';
 
 const { performance } = globalThis;
-const realNow = performance.now.bind(performance);
+const { now } = performance;
+
+/** The table of the memory store, on real time also while a test fakes the clock of this process. */
+class RealTimeTable extends MemoryTable {
+  override run<T>(work: (machine: Machine, micros: number) => T, keys?: Key, monoMs?: number): T {
+    const isFaked = globalThis.performance.now !== now;
+    return super.run(work, keys, isFaked ? now.call(performance) : monoMs);
+  }
+}
 
 /** No connection that could be cut, nothing that resends. */
 const without = { faults: false, resends: false, advice: 'the store was closed' };
@@ -29,12 +39,12 @@ const memory: Place = {
   shared: false,
   create() {
     return new EmbeddedHere(memory, '', () => {
-      const table = new MemoryTable(realNow);
+      const table = new RealTimeTable();
       return () => handleOf(table);
     });
   },
   async join(_address, seized) {
-    const store = handleOf(new MemoryTable(realNow));
+    const store = handleOf(new RealTimeTable());
     if (seized !== undefined) store.seize(seized);
     return { redis: store, leave: () => store.close() };
   },
@@ -112,7 +122,7 @@ class EmbeddedHere implements Here {
 
   unconnected(): EmbeddedStore {
     // A handle of a table of its own: closing a memory store closes it for everybody.
-    const store = this.place.shared ? this.#make() : handleOf(new MemoryTable(realNow));
+    const store = this.place.shared ? this.#make() : handleOf(new RealTimeTable());
     void store.close();
     return store;
   }

@@ -61,7 +61,7 @@ export function memoryStore(options?: MemoryStoreOptions): MemoryStore {
   const { now } = optionsOf<MemoryStoreOptions>(options, {
     now: functionRule('a function that gives monotonic milliseconds'),
   });
-  return handleOf(new MemoryTable(now, now && leapingClock));
+  return handleOf(new MemoryTable(now));
 }
 
 /** @internal Another handle of the same table. */
@@ -94,7 +94,6 @@ export class MemoryTable implements Table {
   readonly #rows = new MemoryRows();
   readonly #machine: Machine;
   readonly #listeners = new Set<{ readonly channel: string; readonly onMessage: (text: string) => void }>();
-  readonly #now: (() => number) | undefined;
   readonly #startMs = Date.now();
   #readMs: number;
   #passedMs = 0;
@@ -103,11 +102,10 @@ export class MemoryTable implements Table {
   #sweepAt = smallestSweep;
   #closed = false;
 
-  /** @param clockOver Makes the clock of all waits and holds of this table, out of one that never goes back. */
-  constructor(now?: () => number, clockOver?: (nowMs: () => number) => Clock) {
-    this.#now = now;
+  /** @param now The clock of all waits and holds of this table. Default: that of this process. */
+  constructor(now?: () => number) {
     this.#readMs = now?.() ?? performance.now();
-    this.clock = clockOver?.(() => this.#microsAt(now!()) / 1000);
+    this.clock = now && leapingClock(() => this.#microsAt(now()) / 1000);
     this.#machine = new Machine((channel, id, key) => this.#tell(channel, `${id} ${key}`), this.#rows);
   }
 
@@ -116,8 +114,7 @@ export class MemoryTable implements Table {
     if (keys !== undefined) this.renewed.check(keys);
     if (this.#closed) throw closedStore();
     // A reading of our own clock is a time of the table. Later readings, as after a renewal, do not count for this command.
-    const nowMicros =
-      this.clock === undefined ? this.#microsAt(this.#now?.() ?? beforeMs) : Math.round(beforeMs * 1000);
+    const nowMicros = this.clock === undefined ? this.#microsAt(beforeMs) : Math.round(beforeMs * 1000);
     const micros = Math.max(nowMicros, this.#commandMicros);
     this.#commandMicros = micros;
     // A sweep may renew locks late, by commands of its own. This command still counts from before them.
@@ -152,7 +149,7 @@ export class MemoryTable implements Table {
   #microsAt(readMs: number): number {
     const passedMs = readMs - this.#readMs;
     // This reading was taken before the last one, because a renewal came in between: time does not pass twice.
-    const isReadBefore = this.#now === undefined && passedMs < 0 && performance.now() >= this.#readMs;
+    const isReadBefore = this.clock === undefined && passedMs < 0 && performance.now() >= this.#readMs;
     if (!isReadBefore) this.#readMs = readMs;
     if (passedMs > 0) this.#passedMs += passedMs;
     return Math.floor((this.#startMs + this.#passedMs) * 1000);
