@@ -65,7 +65,7 @@ export class Attempts {
   }
 
   #make(queueAs: QueueEntry | undefined, pauseMs: number | undefined): void {
-    const { store, settings } = this.#spec;
+    const { store, settings, mode } = this.#spec;
     this.count += 1;
     if (store.isQuorum) this.#request = undefined; // H2 H62f
     this.#request ??= this.#newRequest();
@@ -73,8 +73,9 @@ export class Attempts {
     const { token } = this.#request;
     const isPlain = queueAs === undefined && pauseMs === undefined;
     const request = isPlain ? this.#request : { ...this.#request, queueAs: queueAs && this.#asSame(queueAs), pauseMs };
-    // A caller with a signal may give up before the end of the turn.
-    if (store.synchronous !== undefined && settings.signal === undefined) return this.#makeNow(request); // S18
+    // A caller with a signal may give up before the end of the turn, and all readers that come in a turn share a member.
+    const mayGrantNow = mode === undefined && settings.signal === undefined;
+    if (store.synchronous !== undefined && mayGrantNow) return this.#makeNow(request); // S18
     store
       .acquire(request)
       .then(

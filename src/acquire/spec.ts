@@ -66,7 +66,7 @@ export function queuesFor({ keys, scope, settings, store }: AcquireSpec): Queues
 
 /** True if readers and permits may be waited for in a group; a writer and a change in place wait alone. */
 export function isGrouped({ settings, store, mode, change }: AcquireSpec): boolean {
-  return mode?.kind !== 'exclusive' && change === undefined && isQueued(settings) && store.kind === 'redis';
+  return mode?.kind !== 'exclusive' && change === undefined && isQueued(settings) && !store.isQuorum;
 }
 
 /** The terms of a wait that is queued. */

@@ -1,4 +1,5 @@
 // The memory store beyond the contract: a clock to hand in, locks that end on demand, and a table that stays small.
+import { setImmediate as turn } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { expect } from 'chai';
 import sinon from 'sinon';
@@ -7,7 +8,7 @@ import { failure, thrown } from '../contract/outcomes';
 import { keysOf, tableOf } from '../support/embedded-table';
 import { waitFor } from '../support/processes';
 
-const { memoryStore, Semaphore } = redisExpLock;
+const { memoryStore, RWLock, Semaphore } = redisExpLock;
 
 describe('the memory store', () => {
   it('each call makes another place', async () => {
@@ -162,15 +163,31 @@ describe('the memory store', () => {
     }
   });
 
-  it('four thousand callers that wait for a permit ask 1,250 times a second in all, and are served in their order', async () => {
+  it('ten thousand callers of a semaphore hand its permits off without a command, in their order', async () => {
     const store = memoryStore();
-    const semaphore = new Semaphore('key', 1, { redis: store, timeout: 3_600_000, lifetime: 3_600_000 });
-    const lease = await semaphore.acquire();
+    const semaphore = new Semaphore('key', 3, { redis: store, timeout: 60_000, lifetime: 60_000 });
+    const run = sinon.spy(tableOf(store), 'run');
+    const served: number[] = [];
+    const all = Array.from({ length: 10_000 }, (_, n) => n);
+    const use = (n: number): Promise<void> =>
+      semaphore.run(async () => {
+        served.push(n);
+        await turn();
+      });
+    await Promise.all(all.map(use));
+    expect(served).to.deep.equal(all);
+    expect(run.callCount).to.be.below(1_000); // 20,000 if each caller acquired and released a permit of its own
+  });
+
+  it('four thousand writers that wait ask 1,250 times a second in all, and are served in their order', async () => {
+    const store = memoryStore();
+    const lock = new RWLock('key', { redis: store, timeout: 3_600_000, lifetime: 3_600_000 });
+    const lease = await lock.acquireWrite();
     const clock = sinon.useFakeTimers();
     try {
       const served: number[] = [];
       const all = Array.from({ length: 4_000 }, (_, n) => n);
-      const waits = all.map((n) => semaphore.run(() => void served.push(n)));
+      const waits = all.map((n) => lock.write(() => void served.push(n)));
       await clock.tickAsync(4_000); // each has made a second request, and announced how often it asks
       const run = sinon.spy(tableOf(store), 'run');
       await clock.tickAsync(5_000);

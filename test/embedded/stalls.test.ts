@@ -28,6 +28,15 @@ describe('the memory store and a blocked event loop', () => {
       expect(await lease()).to.equal(true);
     },
     read: (work) => new RWLock('key', { redis, lifetime }).read(work),
+    'two reads that share a member': async (work) => {
+      const lock = new RWLock('key', { redis, lifetime, timeout: 10_000 });
+      const other = lock.acquireRead();
+      await lock.read(async (lease) => {
+        expect((await withLock.inspect('key')).holders).to.have.length(1);
+        work(lease);
+      });
+      expect(await (await other).release()).to.equal(true);
+    },
     write: (work) => new RWLock('key', { redis, lifetime }).write(work),
     'a permit': (work) => new Semaphore('key', 1, { redis, lifetime }).run(work),
     Lock: (work) => new Lock('key', { redis, lifetime, autoExtend: true }).synchronize(() => work()),
@@ -41,7 +50,7 @@ describe('the memory store and a blocked event loop', () => {
   async function another(name: string, wait: redisExpLock.Options): Promise<() => Promise<boolean>> {
     const options = { ...wait, lifetime: 20_000 };
     if (name === 'a permit') return new Semaphore('key', 1, { redis }).acquire(1, options);
-    if (name === 'read' || name === 'write') return new RWLock('key', { redis }).acquireWrite(options);
+    if (/read|write/.test(name)) return new RWLock('key', { redis }).acquireWrite(options);
     return withLock.promise('key', options);
   }
 
