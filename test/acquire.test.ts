@@ -311,6 +311,99 @@ describe('an acquisition', () => {
     });
   });
 
+  describe('lines up with the callers of its process, where nothing can be heard', () => {
+    const waits = { ...inQueue(1000), retryTimeoutMs: 10 };
+    const fences = (outcomes: Outcome[]) => outcomes.map(({ held }) => held?.fence);
+
+    it('H99: the first polls, and each requests when the lock of the one before has ended', async () => {
+      const outcomes = [start(waits), start(waits), start(waits)];
+      await busy();
+      await pass(10);
+      await grant(7);
+      expect([here.asked.length, fences(outcomes)]).to.deep.equal([2, [7, undefined, undefined]]);
+      await outcomes[0]!.held!.release();
+      await answered();
+      await grant(8);
+      await pass(10); // longer than a pause: the third finds the lock held
+      await busy();
+      expect([here.asked.length, fences(outcomes)]).to.deep.equal([4, [7, 8, undefined]]);
+      outcomes[1]!.held!.lose('taken');
+      await grant(9);
+      expect([here.asked.length, fences(outcomes)]).to.deep.equal([5, [7, 8, 9]]);
+      expect(new Set(here.asked.map(({ request }) => request.token)).size).to.equal(3);
+      expect([here.waits, here.store.abandoned]).to.deep.equal([0, []]);
+    });
+
+    it('and requests again at once if a lock of its process ended while its request was in flight', async () => {
+      const outcomes = [start(waits), start(waits)];
+      await grant(7);
+      await pass(10);
+      await outcomes[0]!.held!.release();
+      await answered();
+      expect(here.asked.length).to.equal(2);
+      await busy();
+      await pass(0);
+      expect(here.asked.length).to.equal(3);
+    });
+
+    it('H99: after 64 of them it pauses first, for the callers of other processes', async () => {
+      const outcomes = Array.from({ length: 70 }, () => start({ ...waits, timeoutMs: 60_000 }));
+      for (let n = 0; n < 64; n += 1) {
+        await grant(n + 1);
+        await outcomes[n]!.held!.release();
+        await answered();
+        expect(here.asked.length).to.equal(n + 2);
+      }
+      await grant(65);
+      await pass(5);
+      await outcomes[64]!.held!.release();
+      await pass(9);
+      expect(here.asked.length).to.equal(65);
+      await pass(1);
+      await grant(66);
+      await outcomes[65]!.held!.release();
+      await answered();
+      expect(here.asked.length).to.equal(67);
+    });
+
+    it('the next goes on if the first gives up, and nobody waits for one that has given up', async () => {
+      const aborts = [new AbortController(), new AbortController()];
+      const given = aborts.map(({ signal }) => start({ ...waits, signal }));
+      const outcome = start(waits);
+      for (const abort of aborts.toReversed()) abort.abort(new Error('enough'));
+      await answered();
+      expect(given.map(({ error }) => error.message)).to.deep.equal(['enough', 'enough']);
+      expect(here.asked.length).to.equal(1);
+      await pass(10);
+      await grant(7);
+      expect([here.asked.length, outcome.held?.fence, here.waits]).to.deep.equal([2, 7, 0]);
+    });
+
+    it('H72: its timeout blames Redis only if the last attempt of the first had failed', async () => {
+      const silent = [start(waits), start(waits)];
+      const error = await fail({ retryable: true });
+      const late = start(waits);
+      await pass(1000);
+      expect([...silent, late].map((each) => each.error)).to.deep.equal([error, error, error]);
+      build();
+      const refused = [start(waits), start(waits)];
+      await fail({ retryable: true });
+      await pass(10);
+      await busy();
+      await pass(1000);
+      expect(refused.map((each) => each.error.code)).to.deep.equal(Array(2).fill('ERR_LOCK_TIMEOUT'));
+      expect(refused[1]!.error.message).to.include('was not free within 1000 ms (it was queued)');
+    });
+
+    it('not with those that poll at another pace, or want another key', async () => {
+      start(waits);
+      start({ ...waits, retryTimeoutMs: 20 });
+      start(waits, {}, 'other');
+      await answered();
+      expect(here.asked.map(({ request }) => request.keys)).to.deep.equal(['k', 'k', 'other']);
+    });
+  });
+
   describe('is given up', () => {
     it('by its signal, with that one’s reason; the signal keeps nothing of a wait that is over', async () => {
       const aborter = new AbortController();

@@ -1,25 +1,68 @@
-// The strategy of a mutex. The caller makes one attempt. If the key is busy, it joins a queue of its process (queue/queue.ts), which
-// makes the requests for all its callers. It polls if it may not be queued.
+// The strategy of a mutex. The callers of one process that want the same key line up: the first of them makes one attempt. If the key
+// is busy, all join a queue of the process (queue/queue.ts), which makes the requests for its callers. In a store without wake-ups
+// the first in line polls, and the next one takes its place when it is granted the lock or gives up. A caller that may not be queued
+// polls by itself.
 import { LockBackendError } from '../core/errors';
+import { listOf } from '../core/keys';
+import { type Linked, LinkedList } from '../core/linked-list';
 import { perObject } from '../core/per-object';
 import { setImmediate } from '../core/real-timers';
 import { hasIncomingRequests } from '../core/runtime';
+import { handOffsAlone } from '../queue/policy';
 import type { Effort, Position, Waiter } from '../queue/queue';
 import type { Queues } from '../queue/queues';
-import type { AcquireReply } from '../store/contract';
+import type { AcquireReply, GrantSource, ReleaseRequest, Store } from '../store/contract';
 import { Polling, type PollingCaller } from './polling';
 import { queuesFor, termsOf } from './spec';
 
-/** The callers that make their first attempt, by key. Further callers of the key follow them. */
-const attemptedIn = perObject((_queues: Queues) => new Map<string, Queued>());
+/** The callers that want one key. */
+interface Line {
+  first: Queued;
+  readonly others: LinkedList<Queued>;
+  /** The number of attempts in a row that followed the end of a lock. */
+  wakeUps: number;
+  /** The failure of the last attempt; undefined after a plain "busy". */
+  failure: LockBackendError | undefined;
+}
 
-export class Queued extends Polling<PollingCaller & Waiter> {
+const linesOf = perObject((_store: Store) => new Map<string, Line>());
+
+/**
+ * The source of grants in a store without wake-ups: when a lock has ended, the first in line attempts. After 64 times it pauses once,
+ * so that callers of other processes find the key free.
+ */
+export const lineSourceOf = perObject((store: Store): GrantSource => {
+  const wake = ({ keys }: ReleaseRequest): void => {
+    for (const key of listOf(keys)) {
+      const line = linesOf(store).get(key);
+      if (line === undefined) continue;
+      line.wakeUps += 1;
+      // H99k
+      if (line.wakeUps <= handOffsAlone) line.first.wake();
+      else if (line.first.yields()) line.wakeUps = 0;
+    }
+  };
+  return {
+    release(held) {
+      const request = held.releaseRequest();
+      const reply = store.release(request);
+      // Not sooner: until the attempt arrives, callers of other processes that poll find the key free.
+      const wakeFirst = (): void => wake(request);
+      reply.then(wakeFirst, wakeFirst);
+      return reply;
+    },
+    lost: (held) => wake(held.releaseRequest()),
+  };
+});
+
+export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Queued> {
+  before: Queued | undefined;
+  after: Queued | undefined;
   /** The position in the queue; undefined before the caller is queued. */
   #position: Position | undefined;
-  /** The first attempts, while this caller makes one of them. */
-  #attempted: Map<string, Queued> | undefined;
-  /** The callers of the same key that wait for the end of this one's first attempt. */
-  #followers: Queued[] | undefined;
+  #line: Line | undefined;
+  /** Set when a lock of this process ended while an attempt was in flight. */
+  #wasWoken = false;
 
   override get effort(): Effort {
     return this.#position === undefined ? super.effort : { attempts: 1, queued: this.#position.hasWaited };
@@ -31,58 +74,112 @@ export class Queued extends Polling<PollingCaller & Waiter> {
   }
 
   override onReply(reply: AcquireReply, token: string): void {
-    this.#endAttempt(undefined);
+    this.#tell(undefined);
     super.onReply(reply, token);
   }
 
   override onFailure(error: unknown): void {
-    this.#endAttempt(error);
+    this.#tell(error);
     super.onFailure(error);
   }
 
-  protected override beginAlone(queues: Queues | undefined): void {
-    if (queues !== undefined && !hasIncomingRequests && this.#isBehind(queues)) return; // H99c
+  /** Attempts at once, or right after the attempt in flight. */
+  wake(): void {
+    this.#wasWoken = !this.isPausing;
+    if (this.#wasWoken) return;
+    this.attempts.endPause();
     this.attempt();
   }
 
-  /** True if another caller makes its first attempt: this one would be refused, and is queued after that. */
-  #isBehind(queues: Queues): boolean {
+  /** Pauses anew. False if an attempt is in flight. */
+  yields(): boolean {
+    if (!this.isPausing) return false;
+    this.attempts.endPause();
+    this.next(undefined);
+    return true;
+  }
+
+  protected override attempt(): void {
+    this.#wasWoken = false;
+    super.attempt();
+  }
+
+  protected override pauseWhileBusyMs(): number | undefined {
+    return this.#wasWoken ? 0 : undefined;
+  }
+
+  protected override beginAlone(queues: Queues | undefined): void {
+    const mayLineUp = queues !== undefined || this.#leads;
+    if (mayLineUp && !hasIncomingRequests && this.#isBehind()) return; // H99c
+    this.attempt();
+  }
+
+  /** True if the first in line polls for the others, because the store has no wake-ups. */
+  get #leads(): boolean {
+    const { keys, settings, store } = this.spec;
+    return store.channels === undefined && settings.queued && typeof keys === 'string';
+  }
+
+  /** True if another caller is first in line: this one would be refused. A caller that would poll at another pace polls by itself. */
+  #isBehind(): boolean {
+    const lines = linesOf(this.spec.store);
     const key = this.spec.keys as string;
-    const attempted = attemptedIn(queues);
-    const first = attempted.get(key);
-    if (first !== undefined) {
-      first.#followers ??= [];
-      first.#followers.push(this);
-      return true;
+    const line = lines.get(key) ?? { first: this, others: new LinkedList<Queued>(), wakeUps: 0, failure: undefined };
+    if (this.#leads && line.first.caller.retryTimeoutMs !== this.caller.retryTimeoutMs) return false;
+    this.#line = line;
+    if (line.first === this) {
+      lines.set(key, line);
+      return false;
     }
-    attempted.set(key, this);
-    this.#attempted = attempted;
-    return false;
+    line.others.add(this);
+    this.wasQueued = this.#leads;
+    if (line.failure !== undefined) this.caller.troubled(line.failure);
+    return true;
+  }
+
+  /** Tells the others in line the outcome of an attempt. With wake-ups, the line ends. */
+  #tell(error: unknown): void {
+    const line = this.#line;
+    if (line === undefined) return;
+    const failure = error instanceof LockBackendError ? error : undefined;
+    if (failure !== line.failure) for (const other of line.others) other.caller.troubled(failure); // H72g
+    line.failure = failure;
+    if (!this.#leads) this.#leave();
   }
 
   protected override stop(): void {
     super.stop();
-    this.#endAttempt(undefined);
+    this.#leave();
   }
 
-  /** Lets the followers go on, in a turn of their own: a function that was granted the lock begins before thousands are queued. */
-  #endAttempt(error: unknown): void {
-    const attempted = this.#attempted;
-    if (attempted === undefined) return;
-    this.#attempted = undefined;
-    const end = (): void => {
-      attempted.delete(this.spec.keys as string);
-      for (const follower of this.#followers ?? []) follower.#follow(error);
-    };
-    if (this.#followers === undefined) end();
-    else setImmediate(end); // H7c
+  #leave(): void {
+    const line = this.#line;
+    if (line === undefined) return;
+    this.#line = undefined;
+    if (line.first !== this) return void line.others.delete(this);
+    const dissolve = (): void => this.#dissolve(line);
+    if (this.#leads) queueMicrotask(() => this.#passOn(line));
+    else if (line.others.size === 0) dissolve();
+    // A turn of its own: a function that was granted the lock begins before thousands are queued.
+    else setImmediate(dissolve); // H7c
   }
 
-  /** Goes on after the first attempt of another caller, which may have failed. */
-  #follow(error: unknown): void {
-    if (this.isSettled) return;
-    if (error instanceof LockBackendError) this.caller.troubled(error); // H72g
-    this.enqueueWhenOpen(queuesFor(this.spec)!);
+  /** Lets the next caller be the first in line. It begins with a pause: the lock is most likely held in this process. */
+  #passOn(line: Line): void {
+    const next = line.others.first;
+    if (next === undefined) return this.#dissolve(line);
+    line.others.delete(next);
+    line.first = next;
+    next.next(undefined);
+  }
+
+  #dissolve(line: Line): void {
+    linesOf(this.spec.store).delete(this.spec.keys as string);
+    for (let other = line.others.first; other !== undefined; other = line.others.first) {
+      line.others.delete(other);
+      other.#line = undefined;
+      other.enqueueWhenOpen(queuesFor(other.spec)!);
+    }
   }
 
   protected override enqueue(queues: Queues): void {

@@ -86,6 +86,17 @@ describeEach('waiting', (here) => {
     });
   });
 
+  if (here.place.polls || here.place.isQuorum) {
+    it('H99: callers of one process line up where they poll: they are served in the order of their calls', async () => {
+      const served: number[] = [];
+      const all = Array.from({ length: 200 }, (_, n) => n);
+      const works = all.map((n) => withLock.run(key, { timeout: 60_000 }, () => void served.push(n)));
+      await here.remove(key);
+      await Promise.all(works);
+      expect(served).to.deep.equal(all);
+    });
+  }
+
   describe('pauses, on a clock of the test', () => {
     let clock: sinon.SinonFakeTimers;
     let timers: TimerCount;

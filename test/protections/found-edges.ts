@@ -84,6 +84,12 @@ export const foundEdges: readonly Protection[] = [
     test: 'redis/overload.test.ts',
   },
   {
+    hazard: 'H99',
+    without: 'callers in line leave no time to callers of other processes that poll',
+    changes: [when('H99k', true)],
+    test: 'acquire.test.ts',
+  },
+  {
     hazard: 'H72',
     without: 'callers behind a first attempt call a silent Redis busy',
     changes: [drop('H72g')],
@@ -98,7 +104,7 @@ export const foundEdges: readonly Protection[] = [
   {
     hazard: 'H7',
     without: 'a granted function waits until thousands of other callers are queued',
-    changes: [write('H7c', '    else end();')],
+    changes: [write('H7c', '    else dissolve();')],
     test: 'redis/overload.test.ts',
   },
   {
