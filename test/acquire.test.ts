@@ -402,6 +402,22 @@ describe('an acquisition', () => {
       await answered();
       expect(here.asked.map(({ request }) => request.keys)).to.deep.equal(['k', 'k', 'other']);
     });
+
+    it('H99: nor with those that may be queued; with replicas, or without an end, they line up all the same', async () => {
+      for (const more of [{ minReplicas: 1 }, { lifetimeMs: null }]) {
+        build(listening);
+        const outcomes = [start({ ...waits, ...more }), start(waits), start({ ...waits, ...more })];
+        await answered();
+        expect(here.asked.length).to.equal(2);
+        here.asked[0]!.resolve({ granted: true, fence: 7, sent: here.asked[0]!.sent });
+        await answered();
+        await outcomes[0]!.held!.release();
+        await answered();
+        expect(here.asked.length).to.equal(3);
+        await grant(8);
+        expect(outcomes[2]!.held).to.include({ fence: 8 });
+      }
+    });
   });
 
   describe('is given up', () => {

@@ -20,13 +20,13 @@ import { groupFor, groupsOf } from '../queue/groups';
 import { fencesInBlock } from '../queue/policy';
 import type { Effort } from '../queue/queue';
 import { sharedSourceOf } from '../queue/queues';
-import type { Grant, GrantSource, Mode, Store } from '../store/contract';
+import type { Grant, GrantSource } from '../store/contract';
 import { AcquireTrace, tracesAcquires } from './acquire-trace';
 import { EntryPolling } from './entry';
 import type { GrantReply, PollingCaller } from './polling';
 import { lineSourceOf, Queued } from './queued';
 import { abortReason, deadlockOf, refusalOf, timedOut, triedInVain } from './refusals';
-import { type AcquireSpec, type AcquireVariant, isGrouped, termsOf } from './spec';
+import { type AcquireSpec, type AcquireVariant, isGrouped, mayBeQueued, termsOf } from './spec';
 
 type Strategy = Queued | EntryPolling | GroupPosition;
 
@@ -190,7 +190,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   #hold(grant: Granted, source: GrantSource | undefined, mode: AcquireSpec['mode']): HeldLock {
     const { key, keys, kind, scope, settings, store } = this.awaited;
     const retries = Math.max(this.#strategy!.count - 1, 0);
-    const context = scope.context(settings, store, source ?? sourceOf(store, mode), kind);
+    const context = scope.context(settings, store, source ?? sourceOf(this.awaited), kind);
     const held = new HeldLock(grant, { key, keys, retries, context, mode });
     scope.add(held);
     this.succeed(held);
@@ -212,9 +212,9 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
 }
 
 /** The source of a grant that came from no queue; undefined: the store. */
-function sourceOf(store: Store, mode: Mode | undefined): GrantSource | undefined {
-  if (store.channels === undefined) return mode === undefined ? lineSourceOf(store) : undefined;
-  return mode && sharedSourceOf(store);
+function sourceOf({ mode, settings, store }: AcquireSpec): GrantSource | undefined {
+  if (mode !== undefined) return store.channels && sharedSourceOf(store);
+  return store.channels === undefined || !mayBeQueued(settings) ? lineSourceOf(store) : undefined;
 }
 
 function strategyFor(spec: AcquireSpec, acquisition: Acquisition): Strategy {

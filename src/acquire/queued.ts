@@ -1,7 +1,6 @@
 // The strategy of a mutex. The callers of one process that want the same key line up: the first of them makes one attempt. If the key
-// is busy, all join a queue of the process (queue/queue.ts), which makes the requests for its callers. In a store without wake-ups
-// the first in line polls, and the next one takes its place when it is granted the lock or gives up. A caller that may not be queued
-// polls by itself.
+// is busy, all join a queue of the process (queue/queue.ts), which makes the requests for its callers. Where they may not be queued,
+// the first in line polls, and the next one takes its place when it is granted the lock or gives up.
 import { LockBackendError } from '../core/errors';
 import { listOf } from '../core/keys';
 import { type Linked, LinkedList } from '../core/linked-list';
@@ -28,7 +27,7 @@ interface Line {
 const linesOf = perObject((_store: Store) => new Map<string, Line>());
 
 /**
- * The source of grants in a store without wake-ups: when a lock has ended, the first in line attempts. After 64 times it pauses once,
+ * The source of grants that no queue has made: when a lock has ended, the first in line attempts. After 64 times it pauses once,
  * so that callers of other processes find the key free.
  */
 export const lineSourceOf = perObject((store: Store): GrantSource => {
@@ -61,6 +60,8 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
   /** The position in the queue; undefined before the caller is queued. */
   #position: Position | undefined;
   #line: Line | undefined;
+  /** True if the first in line polls for the others. */
+  #polls = false;
   /** Set when a lock of this process ended while an attempt was in flight. */
   #wasWoken = false;
 
@@ -109,30 +110,27 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
   }
 
   protected override beginAlone(queues: Queues | undefined): void {
-    const mayLineUp = queues !== undefined || this.#leads;
-    if (mayLineUp && !hasIncomingRequests && this.#isBehind()) return; // H99c
+    const { keys, settings } = this.spec;
+    const mayLineUp = settings.queued && typeof keys === 'string' && !hasIncomingRequests;
+    this.#polls = queues === undefined;
+    if (mayLineUp && this.#isBehind()) return; // H99c
     this.attempt();
   }
 
-  /** True if the first in line polls for the others, because the store has no wake-ups. */
-  get #leads(): boolean {
-    const { keys, settings, store } = this.spec;
-    return store.channels === undefined && settings.queued && typeof keys === 'string';
-  }
-
-  /** True if another caller is first in line: this one would be refused. A caller that would poll at another pace polls by itself. */
+  /** True if another caller is first in line: this one would be refused. A caller that waits in another way, or at another pace, is in no line. */
   #isBehind(): boolean {
     const lines = linesOf(this.spec.store);
     const key = this.spec.keys as string;
     const line = lines.get(key) ?? { first: this, others: new LinkedList<Queued>(), wakeUps: 0, failure: undefined };
-    if (this.#leads && line.first.caller.retryTimeoutMs !== this.caller.retryTimeoutMs) return false;
+    const isAtOurPace = !this.#polls || line.first.caller.retryTimeoutMs === this.caller.retryTimeoutMs;
+    if (line.first.#polls !== this.#polls || !isAtOurPace) return false;
     this.#line = line;
     if (line.first === this) {
       lines.set(key, line);
       return false;
     }
     line.others.add(this);
-    this.wasQueued = this.#leads;
+    this.wasQueued = this.#polls;
     if (line.failure !== undefined) this.caller.troubled(line.failure);
     return true;
   }
@@ -144,7 +142,7 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
     const failure = error instanceof LockBackendError ? error : undefined;
     if (failure !== line.failure) for (const other of line.others) other.caller.troubled(failure); // H72g
     line.failure = failure;
-    if (!this.#leads) this.#leave();
+    if (!this.#polls) this.#leave();
   }
 
   protected override stop(): void {
@@ -158,7 +156,7 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
     this.#line = undefined;
     if (line.first !== this) return void line.others.delete(this);
     const dissolve = (): void => this.#dissolve(line);
-    if (this.#leads) queueMicrotask(() => this.#passOn(line));
+    if (this.#polls) queueMicrotask(() => this.#passOn(line));
     else if (line.others.size === 0) dissolve();
     // A turn of its own: a function that was granted the lock begins before thousands are queued.
     else setImmediate(dissolve); // H7c

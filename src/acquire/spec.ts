@@ -75,6 +75,11 @@ export function termsOf({ keys, settings, mode }: AcquireSpec): WaitTerms {
   return { key: keys as string, lifetimeMs: lifetimeMs!, fencing, owner, mode };
 }
 
-function isQueued({ queued, lifetimeMs, minReplicas }: Settings): boolean {
-  return queued && lifetimeMs !== null && minReplicas === 0;
+function isQueued(settings: Settings): boolean {
+  return settings.queued && mayBeQueued(settings);
+}
+
+/** True if a lock on these terms may be granted to a queue. */
+export function mayBeQueued({ lifetimeMs, minReplicas }: Settings): boolean {
+  return lifetimeMs !== null && minReplicas === 0;
 }
