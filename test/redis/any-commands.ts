@@ -180,13 +180,14 @@ export class RisingFences implements Fences {
   #by: number | undefined;
 
   of(fence: number, by?: number): unknown {
+    const isSame = by !== undefined && by === this.#by;
+    if (by !== undefined) this.#by = by; // also one that asked for no fence
     if (fence === 0) return 0;
     // These commands ask for another number of fences each time, and are given the first of the last ones.
-    if (by !== undefined && by === this.#by) return this.#rank;
+    if (isSame) return this.#rank;
     if (fence < this.#last) return 'too small';
     if (by === undefined) return 'a counter';
     if (fence > this.#last) this.#rank += 1;
-    this.#by = by;
     this.#last = fence;
     return this.#rank;
   }
@@ -357,8 +358,10 @@ export class Run {
 
   #told(by: number, which: readonly number[], stands: boolean, reply: AcquireReply): unknown {
     // How many others wait is told to queued callers only.
-    if (reply.granted)
-      return { fence: this.#fences[which[0]!]!.of(reply.fence, by), others: stands ? reply.others : 0 };
+    if (reply.granted) {
+      const [fence] = which.map((n) => this.#fences[n]!.of(reply.fence, by));
+      return { fence, others: stands ? reply.others : 0 };
+    }
     const { position, impossible } = reply;
     if (impossible) return impossible;
     if (position) this.#tickets.set(`${by} ${which[0]}`, position.ticket);
