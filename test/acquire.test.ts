@@ -395,6 +395,18 @@ describe('an acquisition', () => {
       expect(refused[1]!.error.message).to.include('was not free within 1000 ms (it was queued)');
     });
 
+    it('H72: the next blames Redis if the last attempt of the first had failed, and its own has no answer', async () => {
+      const abort = new AbortController();
+      start({ ...waits, signal: abort.signal });
+      const next = start(waits);
+      const error = await fail({ retryable: true });
+      abort.abort();
+      await pass(10);
+      expect(here.asked.length).to.equal(2);
+      await pass(990);
+      expect(next.error).to.equal(error);
+    });
+
     it('not with those that poll at another pace, or want another key', async () => {
       start(waits);
       start({ ...waits, retryTimeoutMs: 20 });

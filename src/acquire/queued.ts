@@ -38,7 +38,7 @@ export const lineSourceOf = perObject((store: Store): GrantSource => {
       line.wakeUps += 1;
       // H99k
       if (line.wakeUps <= handOffsAlone) line.first.wake();
-      else if (line.first.yields()) line.wakeUps = 0;
+      else if (line.first.yields(line.failure)) line.wakeUps = 0;
     }
   };
   return {
@@ -93,10 +93,10 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
   }
 
   /** Pauses anew. False if an attempt is in flight. */
-  yields(): boolean {
+  yields(failure: LockBackendError | undefined): boolean {
     if (!this.isPausing) return false;
     this.attempts.endPause();
-    this.next(undefined);
+    this.next(failure);
     return true;
   }
 
@@ -168,7 +168,7 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
     if (next === undefined) return this.#dissolve(line);
     line.others.delete(next);
     line.first = next;
-    next.next(undefined);
+    next.next(line.failure);
   }
 
   #dissolve(line: Line): void {
