@@ -21,8 +21,6 @@ export class EntryPolling extends Polling {
   #minPollMs = 0;
   /** Set when the key was busy while the caller was subscribed. */
   #hasWaited = false;
-  /** Set when a wake-up came while an attempt was in flight. Redis may have answered that attempt before the wake-up. */
-  #wasWoken = false;
   #busy: BusyReply | undefined;
 
   override get count(): number {
@@ -53,8 +51,7 @@ export class EntryPolling extends Polling {
     this.next(undefined);
   }
 
-  protected override attempt(): void {
-    this.#wasWoken = false;
+  protected override request(): void {
     this.attempts.make(this.isLast ? undefined : this.#entry(), undefined);
   }
 
@@ -76,25 +73,14 @@ export class EntryPolling extends Polling {
     const { kind, permits } = mode!;
     // A reader takes nothing of what a writer releases: every other reader has room beside it. A writer takes everything.
     const takes = kind === 'counted' ? permits : kind === 'exclusive' ? Number.POSITIVE_INFINITY : 0;
-    this.#subscription = wakeUps.subscribe(keys as string, takes, (isBehind) => this.#wake(isBehind));
+    this.#subscription = wakeUps.subscribe(keys as string, takes, (isBehind) => this.wake(isBehind));
     this.wasQueued = true;
     this.attempt();
-  }
-
-  #wake(isBehind: boolean): boolean {
-    if (!this.isPausing) {
-      this.#wasWoken ||= !isBehind;
-      return false;
-    }
-    this.attempts.endPause();
-    this.attempt();
-    return true;
   }
 
   /** The pause of a caller that is woken: it polls all the same, at least `retryTimeout` later. */
   protected override pauseWhileBusyMs(): number | undefined {
     if (!this.wasQueued) return undefined;
-    if (this.#wasWoken) return 0;
     const { leftMs, position } = this.#busy!;
     const before = position?.before ?? 0;
     const everyMs = pollPauseMs(before, this.#minPollMs, Math.random());

@@ -40,6 +40,8 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   protected readonly caller: Caller;
   /** True once wake-ups could not be opened in time. */
   #isDeaf = false;
+  /** Set when a wake-up came while an attempt was in flight. The store may have answered that attempt before the wake-up. */
+  #wasWoken = false;
   #stopOpening: (() => void) | undefined;
 
   constructor(spec: AcquireSpec, caller: Caller) {
@@ -102,11 +104,30 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     else this.fail(error);
   }
 
+  /**
+   * Attempts at once and returns true; returns false if an attempt is in flight. Unless that attempt will be answered after the event of
+   * this wake-up (`isBehind`), another one follows it.
+   */
+  wake(isBehind = false): boolean {
+    if (!this.isPausing) {
+      this.#wasWoken ||= !isBehind;
+      return false;
+    }
+    this.attempts.endPause();
+    this.attempt();
+    return true;
+  }
+
   protected onBusy(_reply: BusyReply): void {
     this.next(undefined);
   }
 
   protected attempt(): void {
+    this.#wasWoken = false;
+    this.request();
+  }
+
+  protected request(): void {
     // Tells a queue on the same key how long this caller pauses. The first attempt does not: few callers make a second one.
     this.attempts.make(undefined, this.attempts.count > 0 ? this.pauseMs : undefined);
   }
@@ -132,9 +153,9 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     this.caller.troubled(failure);
     const queues = failure === undefined && !this.wasQueued ? queuesFor(this.spec) : undefined;
     const isDeaf = this.#isDeaf && !queues?.wakeUps.isOpen; // H27d
-    if (queues === undefined || isDeaf)
-      this.#pauseAndAttempt(failure === undefined ? this.pauseWhileBusyMs() : undefined);
-    else this.enqueueWhenOpen(queues);
+    if (queues !== undefined && !isDeaf) return this.enqueueWhenOpen(queues);
+    if (failure !== undefined) return this.#pauseAndAttempt();
+    this.#pauseAndAttempt(this.#wasWoken ? 0 : this.pauseWhileBusyMs());
   }
 
   /** The pause while the key is busy; undefined: the next one of a caller that polls. */

@@ -19,7 +19,7 @@ interface Line {
   first: Queued;
   readonly others: LinkedList<Queued>;
   /** The number of attempts in a row that followed the end of a lock. */
-  wakeUps: number;
+  inARow: number;
   /** The failure of the last attempt; undefined after a plain "busy". */
   failure: LockBackendError | undefined;
 }
@@ -35,10 +35,10 @@ export const lineSourceOf = perObject((store: Store): GrantSource => {
     for (const key of listOf(keys)) {
       const line = linesOf(store).get(key);
       if (line === undefined) continue;
-      line.wakeUps += 1;
+      line.inARow += 1;
       // H99k
-      if (line.wakeUps <= handOffsAlone) line.first.wake();
-      else if (line.first.yields(line.failure)) line.wakeUps = 0;
+      if (line.inARow <= handOffsAlone) line.first.wake();
+      else if (line.first.yields(line.failure)) line.inARow = 0;
     }
   };
   return {
@@ -62,8 +62,6 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
   #line: Line | undefined;
   /** True if the first in line polls for the others. */
   #polls = false;
-  /** Set when a lock of this process ended while an attempt was in flight. */
-  #wasWoken = false;
 
   override get effort(): Effort {
     return this.#position === undefined ? super.effort : { attempts: 1, queued: this.#position.hasWaited };
@@ -84,29 +82,12 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
     super.onFailure(error);
   }
 
-  /** Attempts at once, or right after the attempt in flight. */
-  wake(): void {
-    this.#wasWoken = !this.isPausing;
-    if (this.#wasWoken) return;
-    this.attempts.endPause();
-    this.attempt();
-  }
-
   /** Pauses anew. False if an attempt is in flight. */
   yields(failure: LockBackendError | undefined): boolean {
     if (!this.isPausing) return false;
     this.attempts.endPause();
     this.next(failure);
     return true;
-  }
-
-  protected override attempt(): void {
-    this.#wasWoken = false;
-    super.attempt();
-  }
-
-  protected override pauseWhileBusyMs(): number | undefined {
-    return this.#wasWoken ? 0 : undefined;
   }
 
   protected override beginAlone(queues: Queues | undefined): void {
@@ -117,11 +98,11 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
     this.attempt();
   }
 
-  /** True if another caller is first in line: this one would be refused. A caller that waits in another way, or at another pace, is in no line. */
+  /** True if another caller is first in line: this one would be refused. A caller that waits in another way or at another pace is in no line. */
   #isBehind(): boolean {
     const lines = linesOf(this.spec.store);
     const key = this.spec.keys as string;
-    const line = lines.get(key) ?? { first: this, others: new LinkedList<Queued>(), wakeUps: 0, failure: undefined };
+    const line = lines.get(key) ?? { first: this, others: new LinkedList<Queued>(), inARow: 0, failure: undefined };
     const isAtOurPace = !this.#polls || line.first.caller.retryTimeoutMs === this.caller.retryTimeoutMs;
     if (line.first.#polls !== this.#polls || !isAtOurPace) return false;
     this.#line = line;
