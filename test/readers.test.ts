@@ -42,7 +42,7 @@ class Scene {
 
   grant(): void {
     const sent = { monoMs: this.nowMs, wallMs: this.nowMs };
-    this.readers.take({ token: 'first', fence: 7, sent } satisfies Grant, {}, fetch);
+    this.readers.take({ token: 'first', fence: 7, sent } satisfies Grant, 0, fetch);
   }
 
   /** Grants the group its member after a wait. */

@@ -17,13 +17,12 @@ import type { Granted } from '../hold/kept-lock';
 import type { Cancellable, Scope } from '../hold/scope';
 import { type Fetch, GroupPosition, type ShareWaiter, type WaitGroup } from '../queue/group';
 import { groupFor, groupsOf } from '../queue/groups';
-import { fencesInBlock } from '../queue/policy';
 import type { Effort } from '../queue/queue';
 import { sharedSourceOf } from '../queue/queues';
 import type { Grant, GrantSource } from '../store/contract';
 import { AcquireTrace, tracesAcquires } from './acquire-trace';
 import { EntryPolling } from './entry';
-import type { GrantReply, PollingCaller } from './polling';
+import type { PollingCaller } from './polling';
 import { lineSourceOf, Queued } from './queued';
 import { abortReason, deadlockOf, refusalOf, timedOut, triedInVain } from './refusals';
 import { type AcquireSpec, type AcquireVariant, isGrouped, mayBeQueued, termsOf } from './spec';
@@ -127,11 +126,17 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   }
 
   granted(grant: Granted, source?: GrantSource): HeldLock {
-    return this.#hold(grant, source, this.awaited.mode);
+    const { key, keys, kind, scope, settings, store, mode } = this.awaited;
+    const retries = Math.max(this.#strategy!.count - 1, 0);
+    const context = scope.context(settings, store, source ?? sourceOf(this.awaited), kind);
+    const held = new HeldLock(grant, { key, keys, retries, context, mode: grant.mode ?? mode });
+    scope.add(held);
+    this.succeed(held);
+    return held;
   }
 
-  take(grant: Grant, { mode = this.awaited.mode }: GrantReply): void {
-    this.#hold(grant, undefined, mode);
+  take(grant: Grant): void {
+    this.granted(grant);
   }
 
   succeed(held: HeldLock): void {
@@ -177,24 +182,13 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   fetch(group: WaitGroup): Fetch {
     const noLimits = { timeoutMs: undefined, maxRetries: Number.POSITIVE_INFINITY, signal: undefined };
     const settings = { ...this.awaited.settings, ...noLimits };
-    const fences = this.awaited.mode!.kind === 'counted' ? fencesInBlock : undefined;
-    const fetch = new EntryPolling({ ...this.awaited, settings, fences }, group);
+    const fetch = new EntryPolling({ ...this.awaited, settings, fences: group.fences }, group);
     fetch.begin();
     return fetch;
   }
 
   get #effort(): Effort {
     return this.#strategy?.effort ?? { attempts: 0, queued: false };
-  }
-
-  #hold(grant: Granted, source: GrantSource | undefined, mode: AcquireSpec['mode']): HeldLock {
-    const { key, keys, kind, scope, settings, store } = this.awaited;
-    const retries = Math.max(this.#strategy!.count - 1, 0);
-    const context = scope.context(settings, store, source ?? sourceOf(this.awaited), kind);
-    const held = new HeldLock(grant, { key, keys, retries, context, mode });
-    scope.add(held);
-    this.succeed(held);
-    return held;
   }
 
   #settle(): void {

@@ -15,14 +15,14 @@ import { type Attempting, Attempts } from './attempts';
 import { timedOut, tooMany, triedInVain } from './refusals';
 import { type AcquireSpec, queuesFor } from './spec';
 
-export type GrantReply = AcquireReply & { readonly granted: true };
 export type BusyReply = AcquireReply & { readonly granted: false };
 
 /** The caller of a strategy: an acquisition, or a group of callers that wait together. */
 export interface PollingCaller {
   /** Ms until the end of the wait. */
   readonly leftMs: number;
-  take(grant: Grant, reply: GrantReply, by: Fetch): void;
+  /** Receives the grant. `others` is the number of entries still queued for the key. */
+  take(grant: Grant, others: number, by: Fetch): void;
   /** Receives the held lock after a change in place. */
   succeed?(held: HeldLock): void;
   /** Reports an attempt in vain: the key is busy, or (with an error) Redis could not be reached. The wait goes on. */
@@ -87,11 +87,11 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
 
   onReply(reply: AcquireReply, token: string): void {
     if (!reply.granted) return this.onBusy(reply);
-    const { fence, sent } = reply;
+    const { fence, sent, mode, others = 0 } = reply;
     const { key, store, settings } = this.spec;
     const error = tooLate(key, sent, settings.lifetimeMs, clockOf(store));
     if (error === undefined) {
-      this.caller.take({ token, fence, sent, late: this.attempts.late }, reply, this);
+      this.caller.take({ token, fence, sent, mode, late: this.attempts.late }, others, this);
       return this.stop();
     }
     this.attempts.abandon(); // H6c

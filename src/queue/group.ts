@@ -55,6 +55,8 @@ export abstract class WaitGroup {
   /** A fetch is given up when no caller needs it, and has no end of its own. */
   readonly leftMs = Number.POSITIVE_INFINITY;
   readonly store: Store;
+  /** Number of fences that a fetch mints. */
+  readonly fences: number = 1;
   /** The source that a member is released to. */
   readonly source: GrantSource;
   protected readonly positions = new LinkedList<GroupPosition>();
@@ -95,7 +97,7 @@ export abstract class WaitGroup {
     if (this.positions.delete(position)) this.fetch();
   }
 
-  take(grant: Grant, { others = 0 }: { readonly others?: number }, fetch: Fetch): void {
+  take(grant: Grant, others: number, fetch: Fetch): void {
     this.#fetches.delete(fetch);
     this.fetched(grant, others);
   }

@@ -6,9 +6,11 @@
 import type { Member, SharingHolder } from '../hold/kept-lock';
 import type { ExtendReply, ExtendRequest, Grant, ReleaseReply } from '../store/contract';
 import { WaitGroup } from './group';
-import { handOffsAfterGrant } from './policy';
+import { fencesInBlock, handOffsAfterGrant } from './policy';
 
 export class Permits extends WaitGroup {
+  /** Each hand-off of a member has a fence of its own. */
+  override readonly fences = fencesInBlock;
   /** The number of members that are held. */
   #held = 0;
   /** True once other callers wait on other terms: then each has an entry of its own in the Redis queue. */

@@ -193,6 +193,8 @@ export interface Grant {
   readonly late?: LateRequest | undefined;
   /** Ms of validity of a grant by message, unless the store confirms it. */
   readonly provisionalMs?: number | undefined;
+  /** The actual mode, if the store knows more than the request asked for. */
+  readonly mode?: Mode | undefined;
 }
 
 /** A held lock, as its grant source sees it. */

@@ -7,7 +7,6 @@ import type { Granted, Member, SharingHolder } from '../../src/hold/kept-lock';
 import { trustedMs } from '../../src/hold/validity';
 import { type Fetch, GroupPosition, type ShareWaiter, type WaitGroup } from '../../src/queue/group';
 import { groupFor } from '../../src/queue/groups';
-import { fencesInBlock } from '../../src/queue/policy';
 import type { WaitTerms } from '../../src/queue/queue';
 import { Readers } from '../../src/queue/readers';
 import type {
@@ -184,7 +183,7 @@ class Sharers extends Process {
 }
 
 /** The part of a group that a request needs. */
-type Fetcher = Pick<WaitGroup, 'take' | 'troubled'>;
+type Fetcher = Pick<WaitGroup, 'fences' | 'take' | 'troubled'>;
 
 /** Asks again and again with one token, as a caller does that polls. */
 class Request implements Fetch {
@@ -218,7 +217,7 @@ class Request implements Fetch {
     while (!this.#isOver) {
       const token = this.#token;
       const queueAs = { channel: '-', id: '0', ticket: this.#ticket, silenceMs: 4 * (pollMs + commandTimeoutMs) };
-      const fences = this.#mode.kind === 'counted' ? fencesInBlock : 1;
+      const { fences } = this.#group;
       const terms = { keys: key, token, lifetimeMs: world.rules.lifetimeMs, fences, queueAs, mode: this.#mode };
       const reply = await this.#process.acquire(terms as unknown as AcquireRequest).catch(() => undefined);
       if (reply === undefined) this.#late = new LateRequest(world.nowMs, commandTimeoutMs);
@@ -239,7 +238,7 @@ class Request implements Fetch {
   #take({ fence, sent, others = 0 }: AcquireReply & { granted: true }): void {
     const late = this.#late?.mayExecute(this.#process.world.nowMs) ? this.#late : undefined;
     this.#isOver = true;
-    this.#group.take({ token: this.#token, fence, sent, late }, { others }, this);
+    this.#group.take({ token: this.#token, fence, sent, late }, others, this);
   }
 
   #abandon(): void {
@@ -272,7 +271,7 @@ class User implements ShareWaiter {
       this.#resolve = resolve;
       if (this.#mode.kind === 'exclusive') {
         groups.get(key)?.writerWaits();
-        return this.fetch({ take: (grant) => void this.granted(grant), troubled() {} });
+        return this.fetch({ fences: 1, take: (grant) => void this.granted(grant), troubled() {} });
       }
       // Some want another lifetime, and share with none of the others.
       const lifetimeMs = world.rules.lifetimeMs * (world.random() < 0.9 ? 1 : 2);
