@@ -42,11 +42,11 @@ describe('an acquisition', () => {
       const held = outcome.held!;
       expect(held).to.include({ key: 'k', keys: 'client:p:k', fence: 7, retries: 0, token: last().request.token });
       expect(held.leftMs()).to.equal(lifetimeMs * 0.999 - 20);
-      expect([here.scope.find((each) => each === held) === held, here.asked.length, here.openTimers()]).to.deep.equal([
-        true,
-        1,
-        0,
-      ]);
+      expect([
+        here.scope.find((each) => each === held, 1) === held,
+        here.asked.length,
+        here.openTimers(),
+      ]).to.deep.equal([true, 1, 0]);
     });
 
     it('busy: it rejects, with how many attempts it made', async () => {

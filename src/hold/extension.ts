@@ -36,8 +36,7 @@ export async function extendExactly(held: KeptLock, lifetimeMs: number | null): 
  * if it had come in time; `overMs` after `maxHold`, as the last one in time. If the store no longer has the lock, it is lost.
  */
 export function extendLate(held: KeptLock, lifetimeMs: number, overMs: number): void {
-  const { keys, context, clock } = held;
-  const { token } = held.member ?? held;
+  const { keys, storedToken: token, context, clock } = held;
   const { commandTimeoutMs } = context.settings;
   // The clock is read first, so that time between the two readings counts as late.
   const nowMs = clock.nowMs();

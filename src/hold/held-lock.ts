@@ -108,6 +108,11 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     return this.listed ?? (this.keys as string).slice(store.keyPrefix.length + settings.prefix.length);
   }
 
+  /** The token that names this holder in the store. Readers that share a member have one token there. */
+  get storedToken(): string {
+    return (this.member ?? this).token;
+  }
+
   get clock(): Clock {
     return clockOf(this.context.store);
   }
@@ -254,7 +259,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   /** After a change in place, the release also removes a queue entry that the change may have left. */
   releaseRequest(ticket = this.mode !== undefined && this.mode.step > 0 ? unknownTicket : 0): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
-    const { keys, done, member: { token } = this } = this;
+    const { keys, done, storedToken: token } = this;
     const isConfirmed = ticket === 0 && !this.#mayExecute();
     const checkedMs = this.#ending?.checkedMs;
     const pauseMs = yieldMs(retryTimeoutMs);

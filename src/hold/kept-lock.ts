@@ -50,6 +50,7 @@ export interface SharingHolder extends Holder {
 export interface KeptLock extends SharingHolder {
   readonly key: Key;
   readonly keys: Key;
+  readonly storedToken: string;
   readonly context: { readonly settings: Settings; readonly store: Store; readonly kind: LockKind | undefined };
   readonly clock: Clock;
   readonly mode: Mode | undefined;

@@ -135,7 +135,7 @@ export class Scope {
   }
 
   /** The first live lock that matches, among the first `max` locks. Looks at them one by one: for a message, not for a decision. */
-  find(matches: (held: HeldLock) => boolean, max = Number.POSITIVE_INFINITY): HeldLock | undefined {
+  find(matches: (held: HeldLock) => boolean, max: number): HeldLock | undefined {
     let looked = 0;
     for (const held of this.held) {
       if (looked === max) return undefined;
@@ -210,11 +210,13 @@ export function closedError(key: Key): LockClosedError {
   return new LockClosedError(`${describe(key)}: this lock was closed`, { key });
 }
 
-/** Loses a lock that an operator has taken away, by its key and the SHA-1 of its holder's token. */
+/** Loses the locks of a holder that an operator has taken away, by its key and the SHA-1 of its token in the store. */
 export function loseFreed(store: Store, key: string, hash: string): void {
-  const isFreed = (held: HeldLock): boolean =>
-    held.context.store === store && listOf(held.keys).includes(key) && hashOf(held.token) === hash;
-  for (const scope of scopesOn(store).all()) scope.find(isFreed)?.lose('taken');
+  const all = scopesOn(store).all();
+  for (const held of all.flatMap((scope) => [...scope.held])) {
+    const isOnKey = !held.ended && held.context.store === store && listOf(held.keys).includes(key);
+    if (isOnKey && hashOf(held.storedToken) === hash) held.lose('taken'); // H88e
+  }
 }
 
 /** Ends a lock that its holder did not release: the signal aborts with `closed`, and the key is released. */

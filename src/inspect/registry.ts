@@ -55,7 +55,7 @@ let places = 0;
 /** The entry of a held lock. @param offsetMs The store's time minus the monotonic time. */
 function entryOfHold(held: HeldLock, offsetMs: number): RecordEntry {
   const entry = entries.get(held)!;
-  const { clock, mode, token, fence } = held;
+  const { clock, mode, storedToken: token, fence } = held;
   const leftMs = held.leftMs();
   const end = leftMs === Number.POSITIVE_INFINITY ? null : Math.floor(clock.nowMs() + leftMs + offsetMs);
   // Two clocks say when the lock ends, and they drift apart.
@@ -153,9 +153,9 @@ class Registry implements ScopeObserver {
   }
 
   /** A lost lock is reported for as long as anything is written down. */
-  #lose({ keys, token }: HeldLock): void {
+  #lose({ keys, storedToken }: HeldLock): void {
     const atMs = clockOf(this.#store).nowMs();
-    for (const key of listOf(keys)) this.#lost.push({ key, id: idOf(token), atMs });
+    for (const key of listOf(keys)) this.#lost.push({ key, id: idOf(storedToken), atMs });
     while (this.#lost.length > maxLosses || atMs - this.#lost[0]!.atMs > lossMs) this.#lost.shift();
   }
 

@@ -203,6 +203,34 @@ describeEach('operating', (here) => {
     await (await waiting).release();
   });
 
+  it('H88: readers that share a holder all hear that it was taken away, also if the first one has left', async () => {
+    const rw = new redisExpLock.RWLock(key, { redis: here.redis, lifetime: 20_000, timeout: 20_000 });
+    const other = lockAt(here.elsewhere);
+    const [first, ...rest] = await Promise.all([rw.acquireRead(), rw.acquireRead(), rw.acquireRead()]);
+    const writing = rw.acquireWrite();
+    const { holders } = await queuedAt(other, key, 1);
+    expect(holders.length).to.equal(1);
+    expect(await first.release()).to.equal(true);
+    expect(await other.free(key, { id: holders[0]!.id })).to.equal(true);
+    for (const { signal } of rest) expect(await isAbort(signal)).to.include({ reason: 'taken' });
+    expect(await Promise.all(rest.map((lease) => lease.release()))).to.deep.equal([false, false]);
+    await (await writing).release();
+    await rw.close();
+  });
+
+  it('readers that share a holder are listed as one, with the id that frees it', async () => {
+    const options = { redis: here.redis, lifetime: 20_000, timeout: 20_000, register: true };
+    const rw = new redisExpLock.RWLock(key, options);
+    const other = lockAt(here.elsewhere);
+    const [first, last] = await Promise.all([rw.acquireRead(), rw.acquireRead()]);
+    await first.release();
+    const { holders } = await waitFor(async () => (await listed(other, { prefix: key }))[0], { what: 'the readers' });
+    expect(holders.map(({ id }) => id)).to.deep.equal((await other.inspect(key)).holders.map(({ id }) => id));
+    expect(await other.free(key, { id: holders[0]!.id })).to.equal(true);
+    expect(await last.release()).to.equal(false);
+    await rw.close();
+  });
+
   it('readers, writers, permits: each holder and waiter by its kind; of several just one is freed', async () => {
     const rw = new redisExpLock.RWLock(key, { redis: here.redis, lifetime: 20_000, timeout: 20_000 });
     const other = lockAt(here.elsewhere);

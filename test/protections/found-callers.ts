@@ -143,6 +143,12 @@ export const foundCallers: readonly Protection[] = [
   },
   {
     hazard: 'H88',
+    without: 'of readers that share a holder only the one whose token is in Redis hears that it was taken away',
+    changes: [piece('H88e', 'storedToken', 'token')],
+    test: 'contract/operating.test.ts',
+  },
+  {
+    hazard: 'H88',
     without: 'a page from elsewhere may free a lock',
     changes: [drop('H88d')],
     test: 'page/answers.test.ts',
