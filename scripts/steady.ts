@@ -44,6 +44,7 @@ interface Row {
 
 const rows = new Map<string, Row>();
 
+process.once('SIGINT', () => process.exit(130));
 void main().finally(killChildren);
 
 async function main(): Promise<void> {
@@ -99,9 +100,11 @@ async function runOnce(files: readonly string[]): Promise<Run> {
   const report = join(folder, 'report.json');
   const startMs = performance.now();
   const args = [...mochaArgs(files), '--reporter', 'json', '--reporter-option', `output=${report}`];
-  const child = spawn(process.execPath, args, { cwd: root, stdio: ['ignore', 'ignore', 'inherit'] });
-  track(child);
-  const late = setTimeout(() => child.kill('SIGKILL'), maxRunMs);
+  const child = spawn(process.execPath, args, { cwd: root, stdio: ['ignore', 'ignore', 'inherit'], detached: true });
+  // With the processes that it started: mocha starts a Node of its own.
+  const end = (): boolean => process.kill(-child.pid!, 'SIGTERM');
+  process.once('exit', end);
+  const late = setTimeout(end, maxRunMs);
   try {
     await exited(child);
     const { stats, tests, failures } = JSON.parse(readFileSync(report, 'utf8'));
@@ -114,6 +117,7 @@ async function runOnce(files: readonly string[]): Promise<Run> {
     const seconds = Math.round((performance.now() - startMs) / 1000);
     return { passed: stats.passes, failed: stats.failures, skipped: stats.pending, seconds };
   } finally {
+    process.off('exit', end);
     clearTimeout(late);
     rmSync(folder, { recursive: true, force: true });
   }
