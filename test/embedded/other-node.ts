@@ -70,31 +70,8 @@ function run(program: string, chosen: readonly string[]): Promise<Outcome[]> {
   return mochaOn(program, args, { REDIS_EXP_LOCK_INNER: '1', KILL_SECONDS: '' });
 }
 
-/** The results of this repository's mocha under another program. With ONCE_MORE, as in .ci/run, a few failed tests run again. */
+/** Runs this repository's mocha under another program. */
 export async function mochaOn(program: string, own: readonly string[], added: NodeJS.ProcessEnv): Promise<Outcome[]> {
-  const tests = await reported(program, own, added);
-  const failed = tests.filter(hasFailed);
-  if (process.env.ONCE_MORE === undefined || failed.length === 0 || failed.length > 5) return tests;
-  const titles = failed.map(({ fullTitle }) => fullTitle.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&'));
-  const again = await reported(program, [...alone(own), '--grep', `^(${titles.join('|')})$`], added);
-  return tests.map((test) => {
-    const other = hasFailed(test) ? again.find(({ fullTitle }) => fullTitle === test.fullTitle) : undefined;
-    if (other === undefined || hasFailed(other)) return test;
-    return { ...other, fullTitle: `${test.fullTitle} (failed beside other tests, passed alone)` };
-  });
-}
-
-const isSame = (one: Outcome) => (other: Outcome) => one.file === other.file && one.fullTitle === other.fullTitle;
-const hasFailed = ({ err }: Outcome): boolean => err.message !== undefined;
-
-/** The same files, without what is run beside and what is chosen of them. */
-function alone(own: readonly string[]): string[] {
-  const dropped = ['--jobs', '--grep'];
-  const kept = own.filter((arg, n) => !dropped.includes(arg) && !dropped.includes(own[n - 1] ?? ''));
-  return [...kept.filter((arg) => arg !== '--parallel'), '--no-parallel'];
-}
-
-async function reported(program: string, own: readonly string[], added: NodeJS.ProcessEnv): Promise<Outcome[]> {
   const folder = mkdtempSync(join(tmpdir(), 'redis-exp-lock-report-'));
   const report = join(folder, 'report.json');
   const mocha = join(root, 'node_modules/mocha/bin/mocha.js');
@@ -107,6 +84,7 @@ async function reported(program: string, own: readonly string[], added: NodeJS.P
   track(child);
   let output = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (text) => (output += text));
+  const isSame = (one: Outcome) => (other: Outcome) => one.file === other.file && one.fullTitle === other.fullTitle;
   try {
     const { code } = await exited(child);
     const { stats, tests, failures } = JSON.parse(readFileSync(report, 'utf8'));

@@ -1,8 +1,8 @@
 // Mocha's spec reporter, with the counts once more in a last line of their own, which a program can read.
 // A hook that fails counts as failed: its tests did not run. The line before says which server the tests ran on.
 //
-// Where FAILED_TESTS names a file, each failure adds a line to it: the file of the test, a tab, its title, the first line of the error,
-// and the line of the test that it came from. Runs of mocha that a test starts do not see the variable.
+// If FAILED_TESTS names a file, each failure adds a line to it: the title of the test, the first line of its error, and the line of the
+// test that threw it. Runs of mocha that a test starts do not see the variable.
 const { appendFileSync } = require('node:fs');
 const { reporters } = require('mocha'); // ESM, by require(esm)
 const { serverVersion } = require('../../scripts/redis-binary.cjs');
@@ -24,7 +24,7 @@ class CountsLast extends reporters.Spec {
 function line(test) {
   const { message = '', stack = '' } = test.err ?? {};
   const at = /\btest\/[\w/.-]+:\d+/.exec(stack)?.[0] ?? 'no line of a test';
-  return `${test.file}\t${test.fullTitle().replace(/\s+/g, ' ')}: ${message.split('\n')[0]} (${at})\n`;
+  return `FAILED: ${test.fullTitle().replace(/\s+/g, ' ')}: ${message.split('\n')[0]} (${at})\n`;
 }
 
 module.exports = CountsLast;
