@@ -540,6 +540,19 @@ describe('the machine of the embedded stores', () => {
       acquire('s', { mode: mode('shared') });
       expect(machine.holders('k', micros()).map(({ token }) => token)).to.deep.equal(['r', 's']);
     });
+
+    it('answers beside 150,000 waiters, and beside as many holders', () => {
+      const many = Array.from({ length: 150_000 }, (_, n) => n);
+      permits('a');
+      permits('first', { queueAs: queueAs('first') });
+      const shared = row().shared!;
+      const [entry, holder] = [shared.queue[0]!, shared.holders[0]!];
+      shared.queue = many.map((n) => ({ ...entry, token: `waits ${n}`, ticket: micros() + n }));
+      const position = { ticket: micros() + many.length, before: many.length, outside: false };
+      expect(permits('last', { queueAs: queueAs('last') })).to.deep.include({ outcome: 'busy', position });
+      shared.holders = many.map((n) => ({ ...holder, token: `holds ${n}`, endMs: nowMs + 5 + n }));
+      expect(permits('last')).to.include({ outcome: 'busy', leftMs: 5 });
+    });
   });
 
   describe('H88: frees a lock for an operator', () => {

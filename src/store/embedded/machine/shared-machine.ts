@@ -73,7 +73,9 @@ export class SharedLock {
       return { outcome: 'granted', fence: mine!.fence, others: others.length };
     }
     const known = [queued?.ticket, queueAs?.ticket].find((each) => each !== undefined && each > upgradeTicket);
-    const next = (): number => Math.max(this.#micros, upgradeTicket + 1, ...others.map((each) => each.ticket + 1));
+    // A list of more than a hundred thousand cannot be spread into arguments: the stack has no room.
+    const next = (): number =>
+      others.reduce((max, { ticket }) => Math.max(max, ticket + 1), Math.max(this.#micros, upgradeTicket + 1));
     const asking = entryOf(command, isUpgrade ? upgradeTicket : (known ?? next()));
     const granted = isUpgrade
       ? held.length === 0
@@ -81,7 +83,7 @@ export class SharedLock {
         held.some((each) => each.kind === 'shared' && each.token === beside?.token);
     if (granted) {
       // Readers share the fence of those that are in.
-      const shared = kind === 'shared' ? Math.max(0, ...held.map((each) => each.fence)) : 0;
+      const shared = kind === 'shared' ? held.reduce((max, each) => Math.max(max, each.fence), 0) : 0;
       const fence = fences === 0 ? 0 : shared || mint(kind === 'counted' ? fences : 1, minFence);
       this.#all.holders = [...held, { kind, permits: mode.permits, step, fence, token, group, endMs }];
       this.#granted(mode, live.length < this.#all.queue.length, others, queued);
@@ -267,6 +269,6 @@ function admits(inside: readonly Admitted[], { kind, permits, group, token }: Ad
 
 function untilRoomMs(kind: Mode['kind'], held: readonly SharedHolder[], nowMs: number): number {
   if (held.length === 0) return 0;
-  const ends = held.map((each) => each.endMs);
-  return (kind === 'counted' ? Math.min(...ends) : Math.max(...ends)) - nowMs;
+  const chosen = kind === 'counted' ? Math.min : Math.max;
+  return held.map(({ endMs }) => endMs).reduce((one, other) => chosen(one, other)) - nowMs;
 }
