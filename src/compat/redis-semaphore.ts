@@ -8,12 +8,11 @@ import { LockBackendError } from '../core/errors';
 import { peerKey, unusedName } from '../core/keys';
 import type { RedisLike } from '../core/redis-like';
 import { trustedMs } from '../hold/validity';
-import { type AcquireRequest, type Node, now, type ReleaseRequest } from '../store/contract';
+import type { AcquireRequest, Node, ReleaseRequest, Store } from '../store/contract';
 import { storeOf } from '../store/open';
 import { redisStore } from '../store/redis/store';
-import { PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
+import { nowAt, type PeerGrant, PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
 import { askPermits, releaseScript, takeScript } from './redis-semaphore/permits';
-import type { PeerGrant } from './redis-semaphore/validity';
 import { commandTimeoutMs, directOf } from './stores';
 import { wakeNext } from './waiters';
 
@@ -64,31 +63,32 @@ export class Mutex extends PeerLock {
     return mutexKey(key);
   }
 
+  /** @internal */
+  protected get _store(): Store {
+    return storeOf(this._client);
+  }
+
   protected async _refresh(): Promise<boolean> {
-    const store = storeOf(this._client);
-    const { outcome } = await store.extend(this._extendRequest(store, commandTimeoutMs));
+    const { outcome } = await this._store.extend(this._extendRequest());
     if (outcome === 'late') throw new LockBackendError(`${this._key} was refreshed too late`, { key: this._key });
     return outcome === 'extended';
   }
 
   protected async _release(): Promise<void> {
     const { _identifier: token, _isConfirmed: isConfirmed } = this;
-    const keys = this._keysAt(storeOf(this._client));
-    await directOf(this._client).release({ keys, token, commandTimeoutMs, isConfirmed });
+    await directOf(this._client).release({ keys: this._keysAt(), token, commandTimeoutMs, isConfirmed });
     wakeNext(this._client, this._key, 1);
   }
 
   /** @internal */
   protected async _isOurs(): Promise<boolean> {
-    const store = storeOf(this._client);
-    const { owned } = await store.inspect(this._keysAt(store), commandTimeoutMs, this._identifier);
+    const { owned } = await this._store.inspect(this._keysAt(), commandTimeoutMs, this._identifier);
     return owned === true;
   }
 
   /** @internal */
   protected async _request(): Promise<PeerGrant | false> {
-    const request = this._acquireRequest(storeOf(this._client), commandTimeoutMs);
-    const reply = await directOf(this._client).acquire(request);
+    const reply = await directOf(this._client).acquire(this._acquireRequest());
     return reply.granted && reply;
   }
 }
@@ -135,7 +135,7 @@ class PeerSemaphore extends Mutex {
 
   /** @internal */
   protected override async _ask(): Promise<PeerGrant | false> {
-    const sent = now();
+    const sent = nowAt(this._store);
     return (await this.#take(this._limit)) && { fence: 0, sent };
   }
 
@@ -210,12 +210,17 @@ export class RedlockMutex extends PeerLock {
     this._clients = clients;
   }
 
+  /** @internal */
+  protected get _store(): Store {
+    return this.#nodes[0]!;
+  }
+
   /** Nodes that lost it get it again, and count from the next refresh on. Without a majority it is released everywhere. */
   protected async _refresh(): Promise<boolean> {
     const lost: Node[] = [];
     const isExtended = await this.#byMajority(async (node) => {
       // A node that is silent is not asked twice: the next refresh of the others must not come too late.
-      const { outcome } = await node.extend(this._extendRequest(node, this.#waitFor(1 / 4)));
+      const { outcome } = await node.extend(this._extendRequest(node, this.#timeoutMs(1 / 4)));
       if (outcome !== 'extended') lost.push(node);
       return outcome === 'extended';
     });
@@ -230,14 +235,14 @@ export class RedlockMutex extends PeerLock {
   /** @internal */
   protected _isOurs(): Promise<boolean> {
     return this.#byMajority(async (node) => {
-      const { owned } = await node.inspect(this._keysAt(node), this.#nodeTimeoutMs, this._identifier);
+      const { owned } = await node.inspect(this._keysAt(node), this.#timeoutMs(), this._identifier);
       return owned === true;
     });
   }
 
   /** @internal */
   protected async _request(): Promise<PeerGrant | false> {
-    const sent = now();
+    const sent = nowAt(this._store);
     const fences = new Map<Node, number>();
     const isGranted = await this.#byMajority(async (node) => {
       const reply = await node.acquire(this.#requestTo(node)).catch((error) => this._failed(error));
@@ -246,7 +251,8 @@ export class RedlockMutex extends PeerLock {
     });
     const fence = Math.max(0, ...fences.values());
     const isAgreed = isGranted && (await this.#agree(fences, fence));
-    if (isAgreed && now().monoMs - sent.monoMs < trustedMs(this._acquireOptions.lockTimeout)) return { fence, sent };
+    const tookMs = nowAt(this._store).monoMs - sent.monoMs;
+    if (isAgreed && tookMs < trustedMs(this._acquireOptions.lockTimeout)) return { fence, sent };
     await this._release();
     return false;
   }
@@ -260,21 +266,16 @@ export class RedlockMutex extends PeerLock {
   }
 
   /** The longest wait for a silent node, far below the lifetime. A refresh waits longer: giving up too early loses the lock. */
-  get #nodeTimeoutMs(): number {
-    return this.#waitFor(1 / 8);
-  }
-
-  /** A share of lockTimeout, in ms. */
-  #waitFor(share: number): number {
+  #timeoutMs(share = 1 / 8): number {
     return Math.min(commandTimeoutMs, Math.max(10, Math.floor(this._acquireOptions.lockTimeout * share)));
   }
 
   #requestTo(node: Node): AcquireRequest {
-    return this._acquireRequest(node, this.#nodeTimeoutMs);
+    return this._acquireRequest(node, this.#timeoutMs());
   }
 
   #releaseFrom(node: Node): ReleaseRequest {
-    return { keys: this._keysAt(node), token: this._identifier, commandTimeoutMs: this.#nodeTimeoutMs };
+    return { keys: this._keysAt(node), token: this._identifier, commandTimeoutMs: this.#timeoutMs() };
   }
 
   /** Resolves with true if `each` does so for a majority of all nodes. A node that gives no usable reply is none of them. */

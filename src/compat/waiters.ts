@@ -1,5 +1,6 @@
 // The calls of one process that wait for the same lock, in order of arrival. A release in this process wakes the first of them,
 // which attempts in the same tick. When one call has found the lock held, the others skip their attempts for a moment.
+// Calls under one token attempt one after the other.
 import { Bell } from '../core/bell';
 import { onAbort } from '../core/on-abort';
 import { perObject } from '../core/per-object';
@@ -106,5 +107,20 @@ export function wakeNext(client: object, name: string, places: number): void {
     if (left <= 0) return;
     left -= 1;
     call.wake();
+  }
+}
+
+/** The last work that began under each name. */
+const underWay = new Map<string, Promise<unknown>>();
+
+/** Runs `work` when all earlier work under the same name has settled. */
+export async function oneByOne<T>(name: string, work: () => Promise<T>): Promise<T> {
+  const before = underWay.get(name);
+  const running = before === undefined ? work() : before.then(work, work);
+  underWay.set(name, running);
+  try {
+    return await running;
+  } finally {
+    if (underWay.get(name) === running) underWay.delete(name);
   }
 }

@@ -7,6 +7,7 @@ import type { Redis } from 'ioredis';
 import * as peer from 'redis-semaphore';
 import { spy } from 'sinon';
 import * as shim from '../../src/compat/redis-semaphore';
+import { eventChannel, type LostEvent } from '../../src/core/events';
 import { abortOf, failure as failureOf } from '../contract/outcomes';
 import { describeAtOnce } from '../support/at-once';
 import { type Action, close, startProxy } from '../support/fault-proxy';
@@ -494,9 +495,14 @@ describe('redis-exp-lock/redis-semaphore: what is kept only here', () => {
       const lost = make({ ...steady, onLockLost() {} });
       await lost.acquire();
       const abort = abortOf(lost.signal);
+      const published: unknown[] = [];
+      const onLost = ({ fence, reason }: LostEvent): void => void published.push({ fence, reason });
+      eventChannel('redis-exp-lock:lost').subscribe(onLost);
       await redis.del(`mutex:${key}-1`, `semaphore:${key}-1`);
       await abort;
+      eventChannel('redis-exp-lock:lost').unsubscribe(onLost);
       expect(lost.signal.reason).to.include({ code: 'ERR_LOCK_LOST' });
+      expect(published).to.deep.include({ fence: lost.fence, reason: lost.signal.reason.reason });
     };
     const isReleased = async (make: Make): Promise<void> => {
       const released = make({ ...steady, lockTimeout: 3_000, refreshInterval: 2_400 });

@@ -1,15 +1,25 @@
 // The base of redis-semaphore's classes. A caller attempts once each retryInterval until acquireTimeout ends, and whenever a release in
 // this process wakes it. A held lock is refreshed until it is released or its loss is noticed.
-import { timers } from '../../core/clock';
+// A held lock of the library counts the validity, and has the signal. It neither renews nor releases: redis-semaphore refreshes and
+// releases by methods that a subclass may replace.
+import { clockOf, timers } from '../../core/clock';
 import { LockBackendError, NotAcquiredLockError } from '../../core/errors';
 import { peerKey } from '../../core/keys';
+import { defaults } from '../../core/options';
 import type { RedisLike } from '../../core/redis-like';
 import { type Alarm, clearAlarm } from '../../core/timers';
 import { newToken } from '../../core/token';
-import { type AcquireRequest, type ExtendRequest, now, type Store } from '../../store/contract';
+import { HeldLock } from '../../hold/held-lock';
+import {
+  type AcquireRequest,
+  type ExtendRequest,
+  type Grant,
+  type Moment,
+  now,
+  type Store,
+} from '../../store/contract';
 import { commandTimeoutMs, connectIfLazy } from '../stores';
-import { PollingCall } from '../waiters';
-import { type PeerGrant, PeerValidity } from './validity';
+import { oneByOne, PollingCall } from '../waiters';
 
 /** acquire() got no lock within acquireTimeout, or its attempts. Nothing is held. */
 export class TimeoutError extends Error {}
@@ -54,6 +64,9 @@ export const defaultTimeoutOptions = {
 
 type AcquireOptions = Readonly<typeof defaultTimeoutOptions> & { readonly identifier: string };
 
+/** @internal The fence is 0 if none was minted. */
+export type PeerGrant = Pick<Grant, 'fence' | 'sent'>;
+
 const refreshShare = 0.8;
 const minRetryMs = 10;
 /** The error of two clocks that are read in whole milliseconds. */
@@ -61,6 +74,11 @@ const clockStepMs = 2;
 
 function throwIt(error: LostLockError): never {
   throw error;
+}
+
+/** @internal The present moment, by the clock of the store. */
+export function nowAt(store: Store): Moment {
+  return now(clockOf(store));
 }
 
 export abstract class PeerLock {
@@ -76,7 +94,8 @@ export abstract class PeerLock {
   /** The client, or all clients of a lock that is granted by a majority. */
   readonly #at: RedisLike | RedisLike[];
   readonly #isShared: boolean;
-  #validity: PeerValidity | undefined;
+  /** The present lock, or the last one. */
+  #held: HeldLock | undefined;
   /** The next refresh of a held lock; undefined when refreshing has stopped. */
   #nextRefresh: Alarm | undefined;
   /** The number of acquire() calls in progress. */
@@ -119,17 +138,17 @@ export abstract class PeerLock {
 
   /** True while the lock is surely held; false from the moment at which it may have ended. */
   get isAcquired(): boolean {
-    return this._acquired && this.#validity!.leftMs > 0;
+    return this._acquired && this.#held!.check();
   }
 
   /** The fencing token of the current or last lock, larger with each grant of the key; 0 in a semaphore, or if acquired externally. */
   get fence(): number {
-    return this.#validity?.fence ?? 0;
+    return this.#held?.fence ?? 0;
   }
 
   /** Aborts with a LockLostError when the lock may have ended, but not when it is released. Each acquire makes a new signal. */
   get signal(): AbortSignal {
-    if (this.#validity !== undefined) return this.#validity.signal;
+    if (this.#held !== undefined) return this.#held.signal;
     return AbortSignal.abort(new NotAcquiredLockError(`${this._key} was not acquired`, { key: this._key }));
   }
 
@@ -150,7 +169,8 @@ export abstract class PeerLock {
     if (grant === undefined) return false;
     this._acquired = true;
     this._acquiredExternally = false;
-    this.#validity = new PeerValidity(this._key, grant, this._acquireOptions.lockTimeout);
+    letGo(this.#held);
+    this.#held = heldBy(this._key, this._store, grant, this._acquireOptions);
     this.stopRefresh();
     if (this._refreshTimeInterval > 0) this.#refreshIn(this._refreshTimeInterval);
     return true;
@@ -164,7 +184,7 @@ export abstract class PeerLock {
   async release(): Promise<void> {
     if (this._refreshTimeInterval > 0) this.stopRefresh();
     if (this._acquired || this._acquiredExternally) {
-      this.#validity?.release();
+      letGo(this.#held);
       // A refresh in flight must not execute after the release.
       if (this._refreshing) await this.#refreshed?.catch(() => {});
       await this._release();
@@ -178,6 +198,9 @@ export abstract class PeerLock {
     clearAlarm(this.#nextRefresh);
     this.#nextRefresh = undefined;
   }
+
+  /** @internal The store of the lock; that of the first client if a majority grants the lock. */
+  protected abstract get _store(): Store;
 
   protected abstract _refresh(): Promise<boolean>;
   /** @internal Tells if the key holds our identifier. */
@@ -197,12 +220,12 @@ export abstract class PeerLock {
 
   async #refreshOnce(): Promise<void> {
     try {
-      const sent = now();
-      if (await this._refresh()) this.#validity?.confirm(sent);
-      else this.#lose();
+      const sent = nowAt(this._store);
+      if (!(await this._refresh())) this.#lose();
+      else if (this.#held?.check()) this.#held.confirm(sent, this._acquireOptions.lockTimeout, false);
     } catch (error) {
       if (!(error instanceof LockBackendError)) throw error;
-      const { leftMs } = this.#validity!;
+      const leftMs = this.#held!.remaining();
       if (leftMs <= 0) this.#lose();
       else if (this.#nextRefresh !== undefined) this.#refreshIn(Math.max(minRetryMs, leftMs / 4));
     }
@@ -234,32 +257,26 @@ export abstract class PeerLock {
   }
 
   /** @internal */
-  protected _keysAt({ keyPrefix }: Pick<Store, 'keyPrefix'>): string {
+  protected _keysAt({ keyPrefix }: Store = this._store): string {
     return peerKey(this._key, keyPrefix);
   }
 
   /** @internal */
-  protected _acquireRequest(store: Store, commandTimeoutMs: number): AcquireRequest {
+  protected _acquireRequest(store?: Store, timeoutMs = commandTimeoutMs): AcquireRequest {
     const keys = this._keysAt(store);
     const { identifier: token, lockTimeout: lifetimeMs } = this._acquireOptions;
-    return { keys, token, lifetimeMs, fences: 1, minReplicas: 0, commandTimeoutMs, begin: () => true };
+    return { keys, token, lifetimeMs, fences: 1, minReplicas: 0, commandTimeoutMs: timeoutMs, begin: () => true };
   }
 
   /** @internal */
-  protected _extendRequest(store: Store, timeoutMs: number): ExtendRequest {
+  protected _extendRequest(store?: Store, timeoutMs = commandTimeoutMs): ExtendRequest {
     const keys = this._keysAt(store);
     const { identifier: token, lockTimeout: lifetimeMs } = this._acquireOptions;
-    const validity = this._acquired ? this.#validity : undefined;
-    const validUntilMs = performance.now() + (validity?.leftMs ?? commandTimeoutMs);
-    const begin = (): boolean => validity === undefined || validity.leftMs > 0;
+    const held = this._acquired ? this.#held : undefined;
+    const validUntilMs = nowAt(this._store).monoMs + (held?.remaining() ?? commandTimeoutMs);
+    const begin = (): boolean => held === undefined || held.check();
     return { keys, token, lifetimeMs, exact: true, validUntilMs, commandTimeoutMs: timeoutMs, begin };
   }
-
-  readonly #askOnce = (): Promise<PeerGrant | false> =>
-    this._ask().catch((error) => {
-      this._failed(error);
-      throw error;
-    });
 
   /** @internal Notes a failed attempt. If its outcome is unknown, it may still take the lock for a while. */
   protected _failed(error: unknown): undefined {
@@ -269,7 +286,7 @@ export abstract class PeerLock {
   }
 
   async #adopt(): Promise<PeerGrant | undefined> {
-    const sent = now();
+    const sent = nowAt(this._store);
     return (await this._refresh()) ? { fence: 0, sent } : undefined;
   }
 
@@ -283,7 +300,8 @@ export abstract class PeerLock {
     try {
       connectIfLazy(this.#at);
       const call = new PollingCall<PeerGrant>(this.#at, this._key, this._kind === 'mutex');
-      grant = await attempts(call, this.#askOnce, this._acquireOptions, signal);
+      const ask = (): Promise<PeerGrant | false> => this._ask();
+      grant = await attempts(call, ask, (error) => this._failed(error), this._acquireOptions, signal);
       return grant;
     } finally {
       this.#acquiring -= 1;
@@ -306,10 +324,11 @@ export abstract class PeerLock {
   }
 
   #lose(): void {
-    if (!this._acquired || this.#validity!.isReleased) return;
+    const held = this.#held;
+    if (held?.check()) held.lose('taken');
+    if (!this._acquired || !held?.isLost) return;
     this._acquired = false;
     this.stopRefresh();
-    this.#validity!.lose('taken');
     this._onLockLost(new LostLockError(`Lost ${this._kind} for key ${this._key}`));
   }
 }
@@ -323,6 +342,7 @@ export abstract class PeerLock {
 async function attempts(
   call: PollingCall<PeerGrant>,
   askOnce: () => Promise<PeerGrant | false>,
+  onFailure: (error: unknown) => void,
   { acquireTimeout, acquireAttemptsLimit, retryInterval }: AcquireOptions,
   signal: AbortSignal | undefined,
 ): Promise<PeerGrant | undefined> {
@@ -333,6 +353,7 @@ async function attempts(
       failure = undefined;
       return await askOnce();
     } catch (error) {
+      onFailure(error);
       if (!(error instanceof LockBackendError && error.retryable)) throw error;
       failure = error;
       return undefined;
@@ -355,19 +376,15 @@ async function attempts(
   return undefined;
 }
 
-/** The last work that began under each name. */
-const underWay = new Map<string, Promise<unknown>>();
+function heldBy(key: string, store: Store, grant: PeerGrant, { identifier, lockTimeout }: AcquireOptions): HeldLock {
+  const settings = { ...defaults, lifetimeMs: lockTimeout };
+  const context = { settings, store, source: undefined, kind: undefined, onEnd: () => {} };
+  const keys = store.keyPrefix + key;
+  return new HeldLock({ ...grant, token: identifier }, { key, keys, retries: 0, context });
+}
 
-/** Runs `work` when all earlier work under the same name has settled. */
-async function oneByOne<T>(name: string, work: () => Promise<T>): Promise<T> {
-  const before = underWay.get(name);
-  const running = before === undefined ? work() : before.then(work, work);
-  underWay.set(name, running);
-  try {
-    return await running;
-  } finally {
-    if (underWay.get(name) === running) underWay.delete(name);
-  }
+function letGo(held: HeldLock | undefined): void {
+  if (held?.check()) held.letGo();
 }
 
 function checkIdentity({ externallyAcquiredIdentifier, identifier, acquiredExternally }: PeerLockOptions): void {
