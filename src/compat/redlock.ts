@@ -4,10 +4,10 @@
 // Each operation is repeated by `settings` until it succeeds. An attempt to acquire is one acquisition of the library, without a
 // wait; several clients are a quorum. A call for one key on a single client spends its pauses in the queue.
 
-import { earlier, now, timers } from '../core/clock';
+import { Bell } from '../core/bell';
+import { earlier, now } from '../core/clock';
 import { optionError } from '../core/errors';
 import type { Key } from '../core/keys';
-import { type Alarm, clearAlarm } from '../core/timers';
 import type { HeldLock } from '../hold/held-lock';
 import { trustedMs } from '../hold/validity';
 import {
@@ -300,8 +300,8 @@ export class Redlock extends VotingAttempts {
 }
 
 /**
- * Keeps the lock of `using` while its routine runs, with one timer that rings when the lock is due to be extended. If an extension fails,
- * it is repeated until the lock may have ended, and the routine's signal then aborts.
+ * Keeps the lock of `using` while its routine runs. If an extension fails, it is repeated until the lock may have ended, and the
+ * routine's signal then aborts.
  */
 class RedlockRenewal {
   /** The current lock: the result of the last extension. */
@@ -313,9 +313,9 @@ class RedlockRenewal {
   readonly signal: RedlockAbortSignal = this.#aborter.signal;
   /** The failed attempts to extend the lock. */
   readonly #failed: Promise<ExecutionStats>[] = [];
+  readonly #stopped = new Bell();
   #isStopped = false;
-  #alarm: Alarm | undefined;
-  #extending: Promise<void> | undefined;
+  readonly #renewing: Promise<void>;
 
   constructor(lock: RedlockLock, duration: number, settings: RedlockSettings) {
     this.lock = lock;
@@ -325,36 +325,30 @@ class RedlockRenewal {
     const { signal } = this.#held;
     if (signal.aborted) this.#abort();
     else signal.addEventListener('abort', () => this.#abort());
-    this.#ringIn();
+    this.#renewing = this.#renew();
   }
 
   /** Stops the renewal. Resolves when the extension in flight has settled. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    clearAlarm(this.#alarm);
-    await this.#extending;
+    this.#stopped.ring();
+    await this.#renewing;
   }
 
-  get #dueMs(): number {
-    return this.lock.expiration - Date.now() - this.#settings.automaticExtensionThreshold;
-  }
-
-  #ringIn(ms = Math.min(this.#dueMs, wallCheckMs)): void {
-    if (!this.#isStopped && this.#held.check()) this.#alarm = timers.set(() => this.#onTimer(), ms);
-  }
-
-  #onTimer(): void {
-    if (this.#dueMs > 0 || !this.#held.check()) this.#ringIn();
-    else this.#extending = this.#extend();
+  async #renew(): Promise<void> {
+    while (!this.#isStopped && this.#held.check()) {
+      const dueMs = this.lock.expiration - Date.now() - this.#settings.automaticExtensionThreshold;
+      if (dueMs > 0) await this.#stopped.wait(Math.min(dueMs, wallCheckMs));
+      else await this.#extend();
+    }
   }
 
   async #extend(): Promise<void> {
     try {
       this.lock = await this.lock.redlock.extend(this.lock, this.#duration, { ...this.#settings, retryCount: 0 });
-      this.#ringIn();
     } catch (error) {
       if (error instanceof ExecutionError) this.#failed.push(...error.attempts);
-      this.#ringIn(Math.min(pauseMs(this.#settings), this.#settings.automaticExtensionThreshold / 4));
+      await this.#stopped.wait(Math.min(pauseMs(this.#settings), this.#settings.automaticExtensionThreshold / 4));
     }
   }
 
