@@ -34,14 +34,6 @@ export interface PageRow {
   readonly badges: readonly Badge[];
 }
 
-interface Figures {
-  readonly held: number;
-  readonly waiting: number;
-  /** The number of all rows. At most `maxRows` are shown. */
-  readonly total: number;
-  readonly coverage: string;
-}
-
 /** The time of a read, and what the page knew before it. */
 interface ReadTime {
   readonly nowMs: number;
@@ -72,7 +64,7 @@ export class Ledger {
   #silent: readonly PageLock[] = [];
   /** The time of each loss, by holder and key. */
   readonly #losses = new Map<string, number>();
-  #figures: Figures = { held: 0, waiting: 0, total: 0, coverage: '' };
+  #figures = figuresOf([], '');
 
   /** Takes in a snapshot. Returns the rows that are new or changed, and the keys that are gone. */
   update(seen: PageSnapshot, nowMs: number): { rows: PageRow[]; gone: string[]; isNews: boolean } {
@@ -127,7 +119,8 @@ export class Ledger {
   }
 }
 
-function figuresOf(locks: readonly PageLock[], coverage: string): Figures {
+/** The figures of a snapshot. `total` is the number of all rows, of which at most `maxRows` are shown. */
+function figuresOf(locks: readonly PageLock[], coverage: string) {
   const held = locks.filter(({ lock }) => lock.holders.length > 0).length;
   const waiting = locks.reduce((sum, { lock }) => sum + lock.waiters, 0);
   return { held, waiting, total: locks.length, coverage };
