@@ -154,17 +154,15 @@ export class Redlock extends VotingAttempts {
     const ask = (ballot: Ballot): Promise<HeldLock | 0> | 0 => {
       last = ballot;
       if (waiting?.isKnownBusy()) return 0;
-      waiting?.asks();
-      return servers.acquire(resources, keys, duration, ballot).catch((error) => {
-        waiting?.failed();
-        throw error;
-      });
+      const attempt = (): Promise<HeldLock | 0> => servers.acquire(resources, keys, duration, ballot);
+      return waiting === undefined ? attempt() : waiting.attempt(attempt);
     };
-    // The next scheduled attempt reports an error.
-    const askWhenWoken = () => servers.acquire(resources, keys, duration).catch(() => undefined);
     const pause = (ms: number): Promise<HeldLock | undefined> => {
       waiting ??= this.#wait(resources, keys, duration);
-      return waiting.pause(ms, askWhenWoken);
+      const call = waiting;
+      const attempt = (): Promise<HeldLock | 0> => servers.acquire(resources, keys, duration);
+      // The next scheduled attempt reports an error.
+      return call.pause(ms, async () => (await call.attempt(attempt).catch(() => undefined)) || undefined);
     };
     try {
       const pauseInQueue = servers.isSingle ? pause : undefined;

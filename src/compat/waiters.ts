@@ -7,18 +7,15 @@ import { perObject } from '../core/per-object';
 
 /** The calls that wait for one lock. */
 class WaitingCalls {
-  readonly all = new Set<PollingCall<object>>();
+  readonly all = new Set<PollingCall<unknown>>();
   /** Monotonic ms of the last attempt by one of the calls, unless the attempt failed. The first call attempted before it waits. */
   askedMs = performance.now();
 }
 
 const callsFor = perObject((_client: object) => new Map<string, WaitingCalls>());
 
-/** Makes one attempt. Resolves with false or 0 if the lock is held, or with undefined if Redis gave no usable reply. */
-export type OneAttempt<T extends object> = () => Promise<T | false | 0 | undefined>;
-
 /** The wait of one call, from its first pause to its end. */
-export class PollingCall<T extends object> {
+export class PollingCall<T> {
   readonly #byName: Map<string, WaitingCalls>;
   readonly #name: string;
   readonly #calls: WaitingCalls;
@@ -46,29 +43,28 @@ export class PollingCall<T extends object> {
     return this.#isExclusive ? this.#lastPauseMs / 2 : 0;
   }
 
-  /** Notes that an attempt begins now. */
-  asks(): void {
+  /** Makes an attempt. */
+  async attempt<R>(ask: () => Promise<R>): Promise<R> {
     this.#calls.askedMs = performance.now();
+    try {
+      return await ask();
+    } catch (error) {
+      this.failed();
+      throw error;
+    }
   }
 
   /** Notes that an attempt failed: it counts for no other call. */
-  failed(): void {
+  protected failed(): void {
     this.#calls.askedMs = Number.NEGATIVE_INFINITY;
   }
 
-  async attempt(ask: OneAttempt<T>): Promise<T | undefined> {
-    this.asks();
-    const reply = await ask();
-    if (reply === undefined) this.failed();
-    return reply || undefined;
-  }
-
-  /** Pauses. Resolves with a grant if an attempt after a wake-up succeeds, or with undefined after `ms`. Rejects with the signal's reason. */
-  async pause(ms: number, ask: OneAttempt<T>, signal?: AbortSignal): Promise<T | undefined> {
+  /** Pauses. Resolves with a grant if `ask` gets one after a wake-up, or with undefined after `ms`. Rejects with the signal's reason. */
+  async pause(ms: number, ask: () => Promise<T | undefined>, signal?: AbortSignal): Promise<T | undefined> {
     this.#lastPauseMs = ms;
     const endMs = performance.now() + ms;
     while (await this.#sleep(endMs - performance.now(), signal)) {
-      const grant = await this.attempt(ask);
+      const grant = await ask();
       if (grant !== undefined) return grant;
     }
     return undefined;

@@ -201,7 +201,6 @@ export abstract class PeerLock {
 
   /** @internal The store of the lock; that of the first client if a majority grants the lock. */
   protected abstract get _store(): Store;
-
   protected abstract _refresh(): Promise<boolean>;
   /** @internal Tells if the key holds our identifier. */
   protected abstract _isOurs(): Promise<boolean>;
@@ -348,10 +347,10 @@ async function attempts(
 ): Promise<PeerGrant | undefined> {
   const endMs = performance.now() + acquireTimeout;
   let failure: LockBackendError | undefined;
-  const ask = async (): Promise<PeerGrant | false | undefined> => {
+  const ask = async (): Promise<PeerGrant | undefined> => {
     try {
       failure = undefined;
-      return await askOnce();
+      return (await call.attempt(askOnce)) || undefined;
     } catch (error) {
       onFailure(error);
       if (!(error instanceof LockBackendError && error.retryable)) throw error;
@@ -361,7 +360,7 @@ async function attempts(
   };
   try {
     for (let made = 1; ; made += 1) {
-      const grant = call.isKnownBusy() ? undefined : await call.attempt(ask);
+      const grant = call.isKnownBusy() ? undefined : await ask();
       if (grant !== undefined) return grant;
       const leftMs = endMs - performance.now();
       if (made >= acquireAttemptsLimit || leftMs <= 0) break;

@@ -47,7 +47,7 @@ export class QueuedCall extends PollingCall<HeldLock> {
     return super.pause(ms, async () => {
       const held = this.#held;
       this.#held = undefined;
-      return held ?? 0;
+      return held;
     });
   }
 
