@@ -13,10 +13,9 @@ import {
   filledTextRule,
   type LockOptions,
   optionsOf,
-  rulesWith,
   type Settings,
   settleDrain,
-  settleWithOwn,
+  settlerWith,
   signalRule,
 } from './core/options';
 import { hostName, pid } from './core/runtime';
@@ -33,7 +32,7 @@ import { type Values, valuesOf } from './store/values';
 
 /** The defaults of an Election. A candidate whose client brings no messages soon polls once a second. */
 const electionDefaults: Settings = { ...defaults, lifetimeMs: 15_000, retryRatio: 2, maxRetryTimeoutMs: 1000 };
-const electionRules = rulesWith({ id: filledTextRule, value: valueRule });
+const settleObject = settlerWith<ElectionOptions>({ id: filledTextRule, value: valueRule });
 
 /** Options of an Election. */
 export interface ElectionOptions extends LockOptions {
@@ -81,11 +80,7 @@ export class Election {
    */
   constructor(name: string, options: ElectionOptions) {
     const ourId = `${hostName()}:${pid}:${newToken(undefined).slice(0, 8)}`;
-    const [{ id = ourId, value = '' }, settings] = settleWithOwn<ElectionOptions>(
-      options,
-      electionRules,
-      electionDefaults,
-    );
+    const [{ id = ourId, value = '' }, settings] = settleObject(options, electionDefaults);
     this.#scope = scopeFor(settings);
     if (settings.lifetimeMs === null) throw optionError('lifetime', 'a number: a leader may die', null);
     if (!settings.fencing) throw optionError('fencing', 'true: the fence is the number of the term', false);

@@ -10,11 +10,10 @@ import {
   type Options,
   oneOf,
   type RWLockOptions,
-  rulesWith,
   type Settings,
   settle,
   settleDrain,
-  settleWithOwn,
+  settlerWith,
   textRule,
   type WaitOptions,
   waitRules,
@@ -48,7 +47,7 @@ export interface RWLease extends Lease {
 
 const rwDefaults: Settings = { ...defaults, maxRetries: 200, retryTimeoutMs: 10, autoExtend: true };
 
-const rwRules = rulesWith({
+const settleObject = settlerWith<RWLockOptions>({
   prefer: oneOf("'writer', 'reader' or 'fair'", ['writer', 'reader', 'fair']),
   readers: { ...textRule, expected: 'the name of a group of readers, at most 256 well-formed characters' },
 });
@@ -79,7 +78,7 @@ export class RWLock {
    *                maxRetries 200, retryTimeout 10 ms (at least 1), autoExtend on.
    */
   constructor(key: string, options: RWLockOptions) {
-    const [{ prefer = 'writer', readers = '' }, settings] = settleWithOwn<RWLockOptions>(options, rwRules, rwDefaults);
+    const [{ prefer = 'writer', readers = '' }, settings] = settleObject(options, rwDefaults);
     this.#settings = settings;
     checkTimes(settings);
     this.#scope = scopeFor(this.#settings);

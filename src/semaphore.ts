@@ -10,11 +10,10 @@ import {
   type LockOptions,
   type Options,
   type PermitOptions,
-  rulesWith,
   type Settings,
   settle,
   settleDrain,
-  settleWithOwn,
+  settlerWith,
 } from './core/options';
 import type { Lease } from './hold/lease';
 import type { Scope } from './hold/scope';
@@ -22,7 +21,7 @@ import { scopeFor } from './inspect/registry';
 import type { Mode } from './store/contract';
 
 const permitsRule = integer(1);
-const runRules = rulesWith({ permits: permitsRule });
+const settleRun = settlerWith<PermitOptions>({ permits: permitsRule });
 
 /**
  * A semaphore: limits concurrency across all processes. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O.
@@ -75,7 +74,7 @@ export class Semaphore {
   run<T>(options: PermitOptions, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   async run<T>(...rest: unknown[]): Promise<T> {
     const [options, fn] = optionsThenFunction(rest, 'fn');
-    const [{ permits = 1 }, settings] = settleWithOwn<PermitOptions>(options, runRules, this.#settings);
+    const [{ permits = 1 }, settings] = settleRun(options, this.#settings);
     return runUnder(await this.#acquire(permits, settings, true), fn);
   }
 

@@ -312,17 +312,16 @@ export function settleFor(base: Settings): (options: unknown) => Settings {
   };
 }
 
-/** @internal The rules of a class or a call with options of its own. Made once: merging takes longer than checking the options. */
-export const rulesWith = (own: Rules): Rules => ({ ...own, ...rules });
-
-/** @internal All options of a class or a call with options of its own, and the settings of the common ones on top of `base`. */
-export function settleWithOwn<T extends Options>(
-  options: unknown,
-  known: Rules,
-  base: Settings,
-): [given: T, settings: Settings] {
-  const given = optionsOf<T>(options, known);
-  return [given, options === undefined ? base : completed(given, base)];
+/**
+ * @internal Makes a function that settles the options of a class or a call with options of its own: it returns all that are given,
+ * and the settings of the common ones on top of `base`. Made once: merging the rules takes longer than checking the options.
+ */
+export function settlerWith<T extends Options>(own: Rules): (options: unknown, base: Settings) => [T, Settings] {
+  const known = { ...own, ...rules };
+  return (options, base) => {
+    const given = optionsOf<T>(options, known);
+    return [given, options === undefined ? base : completed(given, base)];
+  };
 }
 
 /** @internal The settings of a wait without end, unless the options limit the wait. */

@@ -7,14 +7,14 @@ import { acquireLease, runUnder } from '../acquire/run';
 import { clockOf } from '../core/clock';
 import { optionError } from '../core/errors';
 import { onAbort } from '../core/on-abort';
-import { type CachedOptions, endless, integer, rulesWith, type Settings, settleWithOwn } from '../core/options';
+import { type CachedOptions, endless, integer, type Settings, settlerWith } from '../core/options';
 import { clearAlarm } from '../core/timers';
 import type { Lease } from '../hold/lease';
 import { perScopeAndStore, type Scope } from '../hold/scope';
 import type { Clock } from '../store/contract';
 import { valuesOf } from '../store/values';
 
-const cachedRules = rulesWith({ ttl: { ...integer(1), required: true }, emptyTtl: integer(0) });
+const settleCached = settlerWith<CachedOptions>({ ttl: { ...integer(1), required: true }, emptyTtl: integer(0) });
 
 /** The stored text for `undefined`. No JSON text is empty. */
 const nothing = '';
@@ -39,7 +39,7 @@ export async function cached<T>(
   scope: Scope,
 ): Promise<T | undefined> {
   if (typeof load !== 'function') throw optionError('load', 'a function, as the last argument', load);
-  const [own, given] = settleWithOwn<CachedOptions>(options, cachedRules, base);
+  const [own, given] = settleCached(options, base);
   const settings = endless(given);
   const store = scope.store(settings.redis);
   const full = scope.fullKey(key, settings); // H75b

@@ -8,7 +8,7 @@ import { runUnder, tryLease } from '../acquire/run';
 import { LockBackendError, optionError } from '../core/errors';
 import { describe } from '../core/keys';
 import type { Slot } from '../core/lock-state';
-import { integer, type OnceOptions, oneOf, rulesWith, type Settings, settleWithOwn } from '../core/options';
+import { integer, type OnceOptions, oneOf, type Settings, settlerWith } from '../core/options';
 import { heldLockOf, type Lease } from '../hold/lease';
 import type { Scope } from '../hold/scope';
 
@@ -18,7 +18,7 @@ export type OnceResult<T> =
   /** `done`: the job of the slot has run; `busy`: it is running now, or the job of an earlier slot still is. */
   | { ran: false; slot: Slot; reason: 'done' | 'busy' };
 
-const jobRules = rulesWith({
+const settleJob = settlerWith<OnceOptions>({
   every: { ...integer(1000), expected: 'a whole number of milliseconds, at least 1000', required: true },
   offset: { ...integer(Number.MIN_SAFE_INTEGER), expected: 'a whole number of milliseconds' },
   mode: oneOf("'at-most-once' or 'until-success'", ['at-most-once', 'until-success']),
@@ -33,7 +33,7 @@ export async function once<T>(
   scope: Scope,
 ): Promise<OnceResult<T>> {
   if (typeof fn !== 'function') throw optionError('fn', 'a function, as the last argument', fn);
-  const [{ every, offset = 0, mode = 'at-most-once' }, settings] = settleWithOwn<OnceOptions>(options, jobRules, base);
+  const [{ every, offset = 0, mode = 'at-most-once' }, settings] = settleJob(options, base);
   checkKey(key, settings, scope);
 
   let slot: Slot | undefined;
