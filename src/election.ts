@@ -14,7 +14,6 @@ import {
   type LockOptions,
   optionsOf,
   type Settings,
-  settleDrain,
   settlerWith,
   signalRule,
 } from './core/options';
@@ -161,10 +160,10 @@ export class Election {
    * is awaited (`drain`). If the lock is held after that, it is taken away (`closed`). Never closes the Redis client.
    */
   async close(options?: CloseOptions): Promise<void> {
-    const drainMs = settleDrain(options);
+    const closed = this.#scope.close(options);
     this.#candidacy?.stop(new LockClosedError(`${describe(this.name)}: this Election was closed`, { key: this.name }));
     for (const observer of this.#observers) observer.abort();
-    return this.#scope.close(drainMs);
+    return closed;
   }
 
   /** Iterates over changes. A plain generator would end only after the change that its pending `next()` waits for. */

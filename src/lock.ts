@@ -10,7 +10,6 @@ import {
   type LockOptions,
   type Settings,
   settle,
-  settleDrain,
   type WaitOptions,
   waitRules,
 } from './core/options';
@@ -169,7 +168,7 @@ export class Lock {
 
   /** As `withLock.close`: refuses new calls, rejects waiters, awaits the holder. */
   async close(options?: CloseOptions): Promise<void> {
-    return this.#scope.close(settleDrain(options));
+    return this.#scope.close(options);
   }
 
   /** The lease of the running code; the latest lease if the running code has none. */

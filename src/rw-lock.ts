@@ -12,7 +12,6 @@ import {
   type RWLockOptions,
   type Settings,
   settle,
-  settleDrain,
   settlerWith,
   textRule,
   type WaitOptions,
@@ -120,7 +119,7 @@ export class RWLock {
 
   /** As `withLock.close`: refuses new calls, rejects waiters, awaits holders. */
   async close(options?: CloseOptions): Promise<void> {
-    return this.#scope.close(settleDrain(options));
+    return this.#scope.close(options);
   }
 
   async #acquire(kind: 'shared' | 'exclusive', options: unknown): Promise<RWLease> {

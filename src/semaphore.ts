@@ -12,7 +12,6 @@ import {
   type PermitOptions,
   type Settings,
   settle,
-  settleDrain,
   settlerWith,
 } from './core/options';
 import type { Lease } from './hold/lease';
@@ -92,7 +91,7 @@ export class Semaphore {
 
   /** As `withLock.close`: refuses new calls, rejects waiters, awaits holders. */
   async close(options?: CloseOptions): Promise<void> {
-    return this.#scope.close(settleDrain(options));
+    return this.#scope.close(options);
   }
 
   async #acquire(permits: number, settings: Settings, autoExtend: boolean): Promise<Lease> {

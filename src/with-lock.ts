@@ -13,7 +13,6 @@ import {
   type OnceOptions,
   type Options,
   settle,
-  settleDrain,
   settleFor,
 } from './core/options';
 import { nextTick } from './core/real-timers';
@@ -83,7 +82,7 @@ export function redisExpLock(config?: Options): WithLock {
 
     list: (options) => lockList(options, base, scope),
     free: (key, options) => freeLock(key, options, base, scope),
-    close: async (options) => scope.close(settleDrain(options)),
+    close: async (options) => scope.close(options),
   };
 
   Object.defineProperty(withLock, promisified, { value: forms.promise });

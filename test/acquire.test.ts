@@ -96,7 +96,7 @@ describe('an acquisition', () => {
       const refusal = await refused(start({}, { mode: reader }));
       expect(refusal.error).to.include({ message: 'k shared', key: 'k' });
       build();
-      await here.scope.close(0);
+      await here.scope.close({ drain: 0 });
       expect((await refused(start())).error).to.include({ code: 'ERR_LOCK_CLOSED', key: 'k' });
     });
 
@@ -465,7 +465,7 @@ describe('an acquisition', () => {
       const outcome = start({ maxRetries: 5, retryTimeoutMs: 10 });
       expect(here.waits).to.equal(1);
       await busy();
-      const closing = here.scope.close(0);
+      const closing = here.scope.close({ drain: 0 });
       await answered();
       await closing;
       expect(outcome.error).to.include({ code: 'ERR_LOCK_CLOSED' });

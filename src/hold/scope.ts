@@ -5,7 +5,7 @@ import { forKey, LockClosedError, optionError } from '../core/errors';
 import type { LockKind } from '../core/events';
 import { describe, type Key, listOf, lockKey } from '../core/keys';
 import { type Linked, LinkedList } from '../core/linked-list';
-import type { Settings } from '../core/options';
+import { type CloseOptions, type Settings, settleDrain } from '../core/options';
 import { perObject } from '../core/per-object';
 import type { RedisLike } from '../core/redis-like';
 import { maxTimerMs } from '../core/timers';
@@ -146,10 +146,11 @@ export class Scope {
   }
 
   /**
-   * Refuses new calls, rejects waiters, awaits holders for `drainMs`, and takes the locks away that are held then. Resolves when
-   * all are released; a second call awaits the first.
+   * Refuses new calls, rejects waiters, awaits holders (`drain`), and takes the locks away that are held then. Resolves when all
+   * are released; a second call awaits the first.
    */
-  close(drainMs: number): Promise<void> {
+  close(options: CloseOptions | undefined): Promise<void> {
+    const drainMs = settleDrain(options);
     this.#closing ??= this.#close(drainMs);
     return this.#closing;
   }
