@@ -4,8 +4,7 @@
 // Each operation is repeated by `settings` until it succeeds. An attempt to acquire is one acquisition of the library, without a
 // wait; several clients are a quorum. A call for one key on a single client spends its pauses in the queue.
 
-import { Bell } from '../core/bell';
-import { earlier, now } from '../core/clock';
+import { Bell, earlier, now } from '../core/clock';
 import { optionError } from '../core/errors';
 import type { Key } from '../core/keys';
 import type { HeldLock } from '../hold/held-lock';

@@ -1,7 +1,7 @@
 // The calls of one process that wait for the same lock, in order of arrival. A release in this process wakes the first of them,
 // which attempts in the same tick. When one call has found the lock held, the others skip their attempts for a moment.
 // Calls under one token attempt one after the other.
-import { Bell } from '../core/bell';
+import { Bell } from '../core/clock';
 import { onAbort } from '../core/on-abort';
 import { perObject } from '../core/per-object';
 

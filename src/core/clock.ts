@@ -1,5 +1,5 @@
 // The clock of waits, validity and timers: the clock of this process, unless a store has its own.
-import { Timers } from './timers';
+import { type Alarm, clearAlarm, Timers } from './timers';
 
 /** A moment on both clocks: the monotonic clock stands still while a virtual machine sleeps, and the wall clock can be set. */
 export interface Moment {
@@ -44,4 +44,30 @@ export function leapingClock(nowMs: () => number): Clock {
 
 function clockBy(nowMs: () => number, wallMs: () => number, stepMs: number): Clock {
   return { nowMs, wallMs, timers: new Timers({ nowMs, stepMs }), stepMs };
+}
+
+/** Ends the wait of a function early. If the bell rings while the function does not wait, its next wait ends at once. */
+export class Bell {
+  #isRung = false;
+  #wake: () => void = () => {};
+
+  ring(): void {
+    this.#isRung = true;
+    this.#wake();
+  }
+
+  /** Waits until the bell rings, for `ms` at most. Resolves with true if it rang. */
+  async wait(ms: number): Promise<boolean> {
+    if (!this.#isRung) {
+      let alarm: Alarm | undefined;
+      await new Promise<void>((resolve) => {
+        alarm = timers.set(resolve, ms);
+        this.#wake = resolve;
+      });
+      clearAlarm(alarm);
+    }
+    const isRung = this.#isRung;
+    this.#isRung = false;
+    return isRung;
+  }
 }

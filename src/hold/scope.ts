@@ -1,6 +1,6 @@
 // Everything that one factory, or one lock object, has under way: what waits, what is held, which stores it uses. Closing it leaves
 // nothing behind. A held lock that was never released is forgotten once its lifetime has passed.
-import { Bell } from '../core/bell';
+import { Bell } from '../core/clock';
 import { forKey, LockClosedError, optionError } from '../core/errors';
 import type { LockKind } from '../core/events';
 import { describe, type Key, listOf, lockKey } from '../core/keys';

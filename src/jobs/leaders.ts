@@ -2,7 +2,7 @@
 // when the leader's lease would end.
 //
 // Invariant: a record counts only while the lock is held with the token under which the record was written.
-import { Bell } from '../core/bell';
+import { Bell } from '../core/clock';
 import { LockError } from '../core/errors';
 import { idOf } from '../core/token';
 import { hear } from '../queue/wake-ups';
