@@ -6,17 +6,8 @@ import { AlreadyAcquiredLockError, LockClosedError, optionError } from './core/e
 import { warn } from './core/events';
 import { describe } from './core/keys';
 import { onAbort } from './core/on-abort';
-import {
-  type CloseOptions,
-  defaults,
-  endless,
-  filledTextRule,
-  type LockOptions,
-  optionsOf,
-  type Settings,
-  settlerWith,
-  signalRule,
-} from './core/options';
+import type { CloseOptions, LockOptions } from './core/option-types';
+import { defaults, endless, filledTextRule, optionsOf, type Settings, settlerWith, signalRule } from './core/options';
 import { hostName, pid } from './core/runtime';
 import { newToken } from './core/token';
 import { isEnclosedBy, runWithin } from './hold/async-context';

@@ -2,7 +2,7 @@
 
 import type * as keys from './core/keys';
 import type * as state from './core/lock-state';
-import type * as options from './core/options';
+import type * as options from './core/option-types';
 import type * as redisLike from './core/redis-like';
 import type * as lease from './hold/lease';
 import type * as freeing from './inspect/free';

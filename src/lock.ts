@@ -4,15 +4,8 @@
 import { acquireLease, optionsThenFunction, tryLease } from './acquire/run';
 import { AlreadyAcquiredLockError, forKey, NotAcquiredLockError } from './core/errors';
 import { describe, type Key, listOf, lockKeys, ownKey } from './core/keys';
-import {
-  type CloseOptions,
-  defaults,
-  type LockOptions,
-  type Settings,
-  settle,
-  type WaitOptions,
-  waitRules,
-} from './core/options';
+import type { CloseOptions, LockOptions, WaitOptions } from './core/option-types';
+import { defaults, type Settings, settle, waitRules } from './core/options';
 import { runWithin, TakenLock, takenHere } from './hold/async-context';
 import { heldLockOf, type Lease } from './hold/lease';
 import type { Scope } from './hold/scope';

@@ -4,19 +4,8 @@
 import { changeInPlace } from './acquire/change';
 import { acquireLease, optionsThenFunction, runUnder } from './acquire/run';
 import { optionError } from './core/errors';
-import {
-  type CloseOptions,
-  defaults,
-  type Options,
-  oneOf,
-  type RWLockOptions,
-  type Settings,
-  settle,
-  settlerWith,
-  textRule,
-  type WaitOptions,
-  waitRules,
-} from './core/options';
+import type { CloseOptions, Options, RWLockOptions, WaitOptions } from './core/option-types';
+import { defaults, oneOf, type Settings, settle, settlerWith, textRule, waitRules } from './core/options';
 import type { HeldLock } from './hold/held-lock';
 import { getter, type Lease, leaseMethods, method } from './hold/lease';
 import type { Scope } from './hold/scope';

@@ -3,17 +3,8 @@
 
 import { acquireLease, optionsThenFunction, runUnder } from './acquire/run';
 import { optionError } from './core/errors';
-import {
-  type CloseOptions,
-  checkValue,
-  integer,
-  type LockOptions,
-  type Options,
-  type PermitOptions,
-  type Settings,
-  settle,
-  settlerWith,
-} from './core/options';
+import type { CloseOptions, LockOptions, Options, PermitOptions } from './core/option-types';
+import { checkValue, integer, type Settings, settle, settlerWith } from './core/options';
 import type { Lease } from './hold/lease';
 import type { Scope } from './hold/scope';
 import { scopeFor } from './inspect/registry';

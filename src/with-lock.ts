@@ -7,14 +7,8 @@ import { acquireLease, checkFresh, optionsThenFunction, runJoining, runUnder, tr
 import type { AcquireVariant } from './acquire/spec';
 import type { Key } from './core/keys';
 import type { LockState, Slot } from './core/lock-state';
-import {
-  type CachedOptions,
-  type CloseOptions,
-  type OnceOptions,
-  type Options,
-  settle,
-  settleFor,
-} from './core/options';
+import type { CachedOptions, CloseOptions, OnceOptions, Options } from './core/option-types';
+import { settle, settleFor } from './core/options';
 import { nextTick } from './core/real-timers';
 import type { DetachedLease, Lease } from './hold/lease';
 import { type FreeOptions, freeLock } from './inspect/free';

@@ -1,115 +1,11 @@
-// The table of the options. Options are checked once, when they come in; settings are complete and trusted.
+// The table of the options: rules and defaults. Options are checked once, when they come in; settings are complete and trusted.
 import { optionError, unknownOptionError } from './errors';
 import { adviceFor } from './option-names';
+import type { CloseOptions, Options } from './option-types';
 import type { RedisLike } from './redis-like';
 import { maxTimerMs } from './timers';
 
-/** Options for waiting. `undefined` means "not given". */
-export interface WaitOptions {
-  /** Further attempts after the first. Default 0; integer ≥ 0, or Infinity. */
-  maxRetries?: number | undefined;
-  /** Pause in ms before the first further attempt. Default 5; ≥ 0. */
-  retryTimeout?: number | undefined;
-  /** Each pause is the last × this. Default 1; ≥ 1. */
-  retryRatio?: number | undefined;
-  /** Longest pause in ms. Default 500, or `retryTimeout` if that is longer; ≥ 0. */
-  maxRetryTimeout?: number | undefined;
-  /** Share of each pause that is random, 0 to 1. Default 0. */
-  jitter?: number | undefined;
-  /** Longest wait in ms; 0 = one attempt; Infinity allowed. Default: none, `maxRetries` decides. */
-  timeout?: number | undefined;
-  /** Gives up the wait; the call rejects with the signal's reason (as `cause` of an AbortError if that reason is no Error). */
-  signal?: AbortSignal | undefined;
-}
-
-/** Options of the factory, and of each call, which override them. `undefined` means "not given". */
-export interface Options extends WaitOptions {
-  /**
-   * A client that its owner connects and closes: node-redis 4 to 6 (client, cluster, sentinel, pool), ioredis 5 and 6 (client,
-   * Cluster), iovalkey, Valkey GLIDE, `@upstash/redis`, or Bun's `RedisClient`. Or memoryStore(), or sharedMemoryStore(name). A list
-   * of clients of independent servers is a quorum. A `keyPrefix` of the client counts as part of each key, before `prefix`.
-   */
-  redis?: RedisLike | readonly RedisLike[] | undefined;
-  /** Ms until Redis frees the key by itself. Default 1000; integer ≥ 1; `null`: never (not recommended). */
-  lifetime?: number | null | undefined;
-  /**
-   * Renew at lifetime / 3 while held. Default: on in `run`, `tryRun`, `once`, `cached`, in `read`, `write`, `acquireRead` and
-   * `acquireWrite` of an RWLock, in `Semaphore.run` and in `Election.lead`; off in all others.
-   */
-  autoExtend?: boolean | undefined;
-  /** Ms after the grant at which renewal stops. Default: none; > 0. */
-  maxHold?: number | undefined;
-  /** A label that `inspect` shows; the token becomes `<owner>_<uuid>`. Default: none. */
-  owner?: string | undefined;
-  /** A low-cardinality label for the lock's purpose, in events, spans and metrics. Default ''. */
-  name?: string | undefined;
-  /** The prefix of every key. Default ''. */
-  prefix?: string | undefined;
-  /** Mint a fence with each grant. Default true; if false, `fence` is 0. */
-  fencing?: boolean | undefined;
-  /** Replicas that must acknowledge (WAIT) before the grant counts. Default 0. */
-  minReplicas?: number | undefined;
-  /** Ms from sending, less up to a hundredth, before a silent Redis counts as an unknown outcome. Default 1000; integer ≥ 1. */
-  commandTimeout?: number | undefined;
-  /**
-   * Register in Redis what this process holds and waits for, within 250 ms of a change and every 2 s, for `withLock.list` and the
-   * tools. Holders then hear at once of a lock that `withLock.free` took away. Not an option of single calls. Default false.
-   */
-  register?: boolean | undefined;
-  /**
-   * Inside a function that holds the key, a call in the same async context joins its lock while the function runs: the same fence,
-   * lifetime and signal, released with the outermost function. Default false.
-   */
-  reentrant?: boolean | undefined;
-}
-
-/** Options of a lock object: those of the factory, and `redis` is required. */
-export interface LockOptions extends Options {
-  redis: RedisLike | readonly RedisLike[];
-}
-
-/** Options of an RWLock. */
-export interface RWLockOptions extends LockOptions {
-  /** 'writer' (default): new readers wait behind a live waiting writer; 'reader': they overtake it; 'fair': order of arrival. */
-  prefer?: 'writer' | 'reader' | 'fair' | undefined;
-  /** The readers' group: readers of one group share, and different groups exclude each other. Default '': one common group. */
-  readers?: string | undefined;
-}
-
-/** Options of `Semaphore.run`. */
-export interface PermitOptions extends Options {
-  /** The number of permits, acquired all at once. Default 1; integer, at most all permits of the semaphore. */
-  permits?: number | undefined;
-}
-
-/** Options of `withLock.once`. */
-export interface OnceOptions extends Options {
-  /** The length of a slot in ms; integer ≥ 1000. */
-  every: number;
-  /** The begin of some slot in ms of the epoch; a whole number. Default 0: slots of a day begin at midnight UTC. */
-  offset?: number | undefined;
-  /**
-   * The moment at which a slot counts as done. 'at-most-once' (default): before the function runs, so that a crash or a throw
-   * skips the rest of the slot. 'until-success': once the function resolved, so that the next caller runs it after a failure.
-   */
-  mode?: 'at-most-once' | 'until-success' | undefined;
-}
-
-/** Options of `withLock.cached`. */
-export interface CachedOptions extends Options {
-  /** Ms for which a loaded value is kept; integer ≥ 1. */
-  ttl: number;
-  /** Ms for which a missing value (`undefined`) is remembered. Default 0: not at all. */
-  emptyTtl?: number | undefined;
-}
-
-/** Options of `close`. */
-export interface CloseOptions {
-  /** Awaits every holder (true, default), for at most that many ms (a number), or takes the locks away at once (false). */
-  drain?: boolean | number | undefined;
-}
-
-/** @internal Options, complete and trusted. The values are the defaults. */
+/** Options, complete and trusted. The values are the defaults. */
 export class Settings {
   readonly redis: RedisLike | readonly RedisLike[] | undefined = undefined;
   readonly lifetimeMs: number | null = 1000;
@@ -136,10 +32,8 @@ export class Settings {
   readonly reentrant: boolean = false;
 }
 
-/** @internal */
 export const defaults: Settings = { ...new Settings() };
 
-/** @internal */
 export interface Rule {
   readonly expected: string;
   /** Tells if the value is of the right kind; otherwise a TypeError is thrown. */
@@ -155,37 +49,30 @@ const isObject = (value: unknown): value is object => Object(value) === value;
 const isString = (value: unknown): boolean => typeof value === 'string';
 const isFunction = (value: unknown): boolean => typeof value === 'function';
 const always = (): boolean => true;
-/** @internal */
 export const functionRule = (expected: string): Rule => ({ expected, kind: isFunction, possible: always });
-/** @internal */
 export const integer = (min: number, max = Number.MAX_SAFE_INTEGER): Rule => ({
   expected: `a whole number, ${min} to ${max}`,
   kind: isNumber,
   possible: (value) => Number.isSafeInteger(value) && value >= min && value <= max, // H12c
 });
-/** @internal */
 export function milliseconds(expected: string, possible: (value: number) => boolean): Rule {
   return { expected, kind: isNumber, possible };
 }
-/** @internal */
 export const oneOf = (expected: string, values: readonly string[]): Rule => ({
   expected,
   kind: isString,
   possible: (value) => values.includes(value),
 });
-/** @internal */
 export const textRule: Rule = {
   expected: 'well-formed text of at most 256 characters',
   kind: isString,
   possible: (value: string) => value.length <= 256 && value.isWellFormed(),
 };
-/** @internal */
 export const filledTextRule: Rule = {
   ...textRule,
   expected: 'well-formed text of 1 to 256 characters',
   possible: (value: string) => value !== '' && textRule.possible(value),
 };
-/** @internal */
 export const signalRule: Rule = {
   expected: 'an AbortSignal',
   // Checked by its shape: a signal of another realm or of a package will do. Half a signal would never end a wait.
@@ -193,12 +80,9 @@ export const signalRule: Rule = {
     typeof value?.aborted === 'boolean' && isFunction(value.addEventListener) && isFunction(value.removeEventListener),
   possible: always,
 };
-/** @internal */
 export const flag: Rule = { expected: 'true or false', kind: (value) => typeof value === 'boolean', possible: always };
 
-/** @internal */
 export const prefixRule: Rule = { expected: 'well-formed text', kind: isString, possible: (v) => v.isWellFormed() };
-/** @internal */
 export const lifetimeRule: Rule = { ...integer(1), expected: `a whole number of milliseconds, 1 to ${2 ** 53 - 1}` }; // H51b
 
 type Rules = Readonly<Record<string, Rule>>;
@@ -243,7 +127,7 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
 };
 
 /**
- * @internal The settings of `options` on top of `base` (the factory's settings, or the defaults).
+ * The settings of `options` on top of `base` (the factory's settings, or the defaults).
  *
  * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: says what was expected and what was given.
  */
@@ -252,7 +136,7 @@ export function settle(options: unknown, base: Settings = defaults, known: Rules
 }
 
 const { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, signal } = rules;
-/** @internal The rules for a call that takes options for waiting only: all other options are those of its object. */
+/** The rules for a call that takes options for waiting only: all other options are those of its object. */
 export const waitRules = { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, signal };
 
 /** The settings whose names say that they are milliseconds. */
@@ -281,7 +165,7 @@ function completed(given: Options, base: Settings): Settings {
 }
 
 /**
- * @internal Makes a function that settles the options of a call as `settle` does, and keeps the last settings: most calls of a
+ * Makes a function that settles the options of a call as `settle` does, and keeps the last settings: most calls of a
  * factory have equal options. Settling them anew costs 8 % of a sequential pair, and each lock would have settings of its own.
  * Values are compared, because a caller may change its options between two calls. Only plain values are kept: keeping a client
  * or a signal would keep it from the collector.
@@ -313,7 +197,7 @@ export function settleFor(base: Settings): (options: unknown) => Settings {
 }
 
 /**
- * @internal Makes a function that settles the options of a class or a call with options of its own: it returns all that are given,
+ * Makes a function that settles the options of a class or a call with options of its own: it returns all that are given,
  * and the settings of the common ones on top of `base`. Made once: merging the rules takes longer than checking the options.
  */
 export function settlerWith<T extends Options>(own: Rules): (options: unknown, base: Settings) => [T, Settings] {
@@ -324,13 +208,13 @@ export function settlerWith<T extends Options>(own: Rules): (options: unknown, b
   };
 }
 
-/** @internal The settings of a wait without end, unless the options limit the wait. */
+/** The settings of a wait without end, unless the options limit the wait. */
 export function endless(settings: Settings): Settings {
   if (settings.waitGiven) return settings;
   return { ...settings, timeoutMs: Number.POSITIVE_INFINITY, maxRetries: Number.POSITIVE_INFINITY, queued: true };
 }
 
-/** @internal The options that are given, checked. Reads each one once, also a value of a getter or of a prototype. */
+/** The options that are given, checked. Reads each one once, also a value of a getter or of a prototype. */
 export function optionsOf<T>(options: unknown, known: Rules): T {
   const all = objectOf(options, known);
   const given: Record<string, unknown> = {};
@@ -368,7 +252,7 @@ function isClient(value: unknown): boolean {
   return isStore || [evalSha, evalsha, customCommand].some(isFunction);
 }
 
-/** @internal Throws unless the rule permits `value`. */
+/** Throws unless the rule permits `value`. */
 export function checkValue(name: string, rule: Rule, value: unknown): void {
   if (!isOfKind(rule, value)) throw optionError(name, rule.expected, value);
   if (!rule.possible(value)) throw optionError(name, rule.expected, value, 'range');
@@ -389,7 +273,7 @@ const drainRule: Rule = {
   possible: (value) => value >= 0,
 };
 
-/** @internal The ms for which `close` waits for holders: Infinity for `drain: true`, 0 for false. */
+/** The ms for which `close` waits for holders: Infinity for `drain: true`, 0 for false. */
 export function settleDrain(options: unknown): number {
   const { drain = true } = optionsOf<CloseOptions>(options, { drain: drainRule });
   if (typeof drain === 'number') return drain;

@@ -8,7 +8,8 @@ import { runUnder, tryLease } from '../acquire/run';
 import { LockBackendError, optionError } from '../core/errors';
 import { describe } from '../core/keys';
 import type { Slot } from '../core/lock-state';
-import { integer, type OnceOptions, oneOf, type Settings, settlerWith } from '../core/options';
+import type { OnceOptions } from '../core/option-types';
+import { integer, oneOf, type Settings, settlerWith } from '../core/options';
 import { heldLockOf, type Lease } from '../hold/lease';
 import type { Scope } from '../hold/scope';
 

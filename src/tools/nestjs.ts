@@ -4,7 +4,7 @@
 // closes a client itself.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Key } from '../core/keys';
-import type { OnceOptions, Options } from '../core/options';
+import type { OnceOptions, Options } from '../core/option-types';
 import type { Lease } from '../hold/lease';
 import { redisExpLock, type WithLock } from '../with-lock';
 import { loadPeer } from './peer';

@@ -1,6 +1,6 @@
 // The session of one command: the connection, a lock function on it, and an orderly end that does not wait long for a silent server.
 import { hostname } from 'node:os';
-import type { CloseOptions, Options } from '../../core/options';
+import type { CloseOptions, Options } from '../../core/option-types';
 import type { Store } from '../../store/contract';
 import { storeOf } from '../../store/open';
 import { redisExpLock, type WithLock } from '../../with-lock';

@@ -1,7 +1,7 @@
 // run, once, elect: a command under a lock.
 import { setTimeout as pause } from 'node:timers/promises';
 import { LockBackendError, LockBusyError, LockLostError } from '../../core/errors';
-import type { WaitOptions } from '../../core/options';
+import type { WaitOptions } from '../../core/option-types';
 import { Election } from '../../election';
 import type { Lease } from '../../hold/lease';
 import type { Term } from '../../jobs/term';
