@@ -11,8 +11,7 @@ import type { CachedOptions, CloseOptions, OnceOptions, Options } from './core/o
 import { settle, settleFor } from './core/options';
 import { nextTick } from './core/real-timers';
 import type { DetachedLease, Lease } from './hold/lease';
-import { type FreeOptions, freeLock } from './inspect/free';
-import { type ListOptions, type LockList, lockList } from './inspect/list';
+import { type FreeOptions, freeLock, type ListOptions, type LockList, lockList } from './inspect/operations';
 import { scopeFor } from './inspect/registry';
 import * as cache from './jobs/cached';
 import * as slots from './jobs/once';

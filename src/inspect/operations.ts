@@ -1,7 +1,7 @@
-// `withLock.list`: the check of its options, and its result, an iterable that also reports its coverage.
+// What an operator does with the locks of a factory: `withLock.list` shows them, and `withLock.free` takes one from its holder.
 import { optionError } from '../core/errors';
 import type { ListedLock } from '../core/lock-state';
-import { flag, optionsOf, prefixRule, type Rule, type Settings, signalRule } from '../core/options';
+import { flag, optionsOf, prefixRule, type Rule, type Settings, signalRule, textRule } from '../core/options';
 import type { Scope } from '../hold/scope';
 import { readSnapshot } from './snapshot';
 
@@ -18,7 +18,7 @@ export interface ListOptions {
   signal?: AbortSignal | undefined;
 }
 
-const rules: Readonly<Record<keyof ListOptions, Rule>> = { prefix: prefixRule, scan: flag, signal: signalRule };
+const listRules: Readonly<Record<keyof ListOptions, Rule>> = { prefix: prefixRule, scan: flag, signal: signalRule };
 
 /** The locks of a store. Each iteration reads them again. */
 export interface LockList extends AsyncIterable<ListedLock> {
@@ -28,7 +28,7 @@ export interface LockList extends AsyncIterable<ListedLock> {
 
 /** @internal */
 export function lockList(options: ListOptions | undefined, base: Settings, scope: Scope): LockList {
-  const { prefix, scan = false, signal } = optionsOf<ListOptions>(options, rules);
+  const { prefix, scan = false, signal } = optionsOf<ListOptions>(options, listRules);
   if (scan && prefix === undefined && base.prefix === '') {
     throw optionError('prefix', "a prefix to scan for, or '' for every key", prefix);
   }
@@ -44,4 +44,28 @@ export function lockList(options: ListOptions | undefined, base: Settings, scope
       coverage = snapshot.coverage;
     },
   };
+}
+
+/** The holders that `withLock.free` takes a lock from: set `id` or `force`. */
+export interface FreeOptions {
+  /** The id of the holder, as `inspect` shows it. Nothing changes if that holder no longer has the lock. */
+  id?: string | undefined;
+  /** Takes the lock from all its holders, without an id. Default false. */
+  force?: boolean | undefined;
+}
+
+const freeRules: Readonly<Record<keyof FreeOptions, Rule>> = {
+  id: {
+    ...textRule,
+    expected: 'the id of a holder, as inspect shows it: 8 hex digits',
+    possible: (value: string) => /^[0-9a-f]{8}$/.test(value),
+  },
+  force: flag,
+};
+
+/** @internal */
+export async function freeLock(key: string, options: FreeOptions, base: Settings, scope: Scope): Promise<boolean> {
+  const { id, force } = optionsOf<FreeOptions>(options, freeRules);
+  if (id === undefined && force !== true) throw optionError('options', '`id`, or `force: true`', options);
+  return scope.ask(key, base, (store, full, timeoutMs) => store.operator.free(full, force ? undefined : id, timeoutMs));
 }
