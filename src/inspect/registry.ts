@@ -120,7 +120,7 @@ class Registry implements ScopeObserver {
   #offsetMs = 0;
   /** The text of each part that was written last; '': the part does not exist, or its text is unknown. */
   readonly #written: string[] = [];
-  #writing: Promise<void> | undefined;
+  #writing = Promise.resolve();
 
   constructor(store: Store) {
     this.#store = store;
@@ -173,10 +173,8 @@ class Registry implements ScopeObserver {
   async #write(): Promise<void> {
     clearAlarm(this.#alarm);
     this.#isSoon = false;
-    while (this.#writing !== undefined) await this.#writing;
-    this.#writing = this.#writeNow().catch(() => {});
+    this.#writing = this.#writing.then(() => this.#writeNow()).catch(() => {});
     await this.#writing;
-    this.#writing = undefined;
     if (!this.#isSoon && this.#written.length > 0) this.#schedule(everyMs);
   }
 

@@ -149,7 +149,7 @@ export class Snapshot {
     const all = held.map((hold) => holderOf(hold, atMs));
     const { owner, kind: mode, remaining } = all.reduce((a, b) => (a.remaining >= b.remaining ? a : b));
     const fence = fenceOf({ holds: held })!;
-    const holders = all.length > maxShown ? all.slice(0, maxShown) : all;
+    const holders = all.slice(0, maxShown);
     const queue = queueOf(waiting, atMs);
     const lock = { key, locked: true, owner, remaining, waiters: waiting.length, fence, mode, holders, queue };
     return { lock, holds: held, atMs };
@@ -175,7 +175,6 @@ function holderOf({ id, owner, kind, permits, until }: RegisteredHold, atMs: num
 }
 
 function queueOf(waiting: readonly RegisteredWait[], atMs: number): WaiterState[] {
-  if (waiting.length === 0) return [];
   return waiting
     .map(({ owner, kind, since }) => ({ owner, kind, waitingMs: Math.max(atMs - since, 0) }))
     .sort((a, b) => b.waitingMs - a.waitingMs)
