@@ -3,13 +3,7 @@
 //
 // Invariant: an object changes a key only by the token of its own lock. Once that lock has ended, the object leaves the key alone,
 // held or free. A collected object does the same.
-import {
-  AlreadyAcquiredLockError,
-  LockBackendError,
-  type LockError,
-  LockTimeoutError,
-  NotAcquiredLockError,
-} from './core/errors';
+import { AlreadyAcquiredLockError, LockBackendError, LockTimeoutError, NotAcquiredLockError } from './core/errors';
 import { lockKey } from './core/keys';
 import { checkValue, lifetimeRule, milliseconds, optionsOf, type Rule } from './core/options';
 import { maxTimerMs } from './core/timers';
@@ -162,7 +156,7 @@ export class HostLock {
   }
 
   /** Makes one attempt. Returns undefined if the lock is ours; else the error if the wait ends now: held, or a stalled write. */
-  async #take(holding: Holding): Promise<LockError | undefined> {
+  async #take(holding: Holding): Promise<Error | undefined> {
     const request = { ...holding, lifetimeMs: this.#settings.lifetime, fences: 1, minReplicas: 0 };
     try {
       const { granted } = await this.#store.acquire({ ...request, begin: () => true });
