@@ -139,15 +139,9 @@ const { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, 
 /** The rules for a call that takes options for waiting only: all other options are those of its object. */
 export const waitRules = { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, signal };
 
-/** The settings whose names say that they are milliseconds. */
-const inMs: Readonly<Record<string, keyof Settings>> = {
-  lifetime: 'lifetimeMs',
-  timeout: 'timeoutMs',
-  retryTimeout: 'retryTimeoutMs',
-  maxRetryTimeout: 'maxRetryTimeoutMs',
-  maxHold: 'maxHoldMs',
-  commandTimeout: 'commandTimeoutMs',
-};
+const times = ['lifetime', 'timeout', 'retryTimeout', 'maxRetryTimeout', 'maxHold', 'commandTimeout'];
+/** The settings whose names say that they are milliseconds, such as `lifetimeMs`, by the names of their options. */
+const inMs: Readonly<Record<string, string>> = Object.fromEntries(times.map((name) => [name, `${name}Ms`]));
 
 function completed(given: Options, base: Settings): Settings {
   const settings: { -readonly [N in keyof Settings]: Settings[N] } & Record<string, unknown> = { ...base };
