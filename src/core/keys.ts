@@ -29,9 +29,8 @@ export function lockKeys(key: Key, prefix: string): Key {
   if (typeof key === 'string') return lockKey(key, prefix); // H12
   if (!Array.isArray(key)) throw optionError('key', 'a string, or an array of strings', key); // H12b
   if (key.length === 0) throw impossible('at least one key in the array', key);
-  const keys = Array.from(key, (each) => lockKey(each, prefix)).sort();
-  const each = keys.filter((full, n) => full !== keys[n - 1]);
-  return each.length === 1 ? each[0]! : each;
+  const keys = [...new Set(Array.from(key, (each) => lockKey(each, prefix)))].sort();
+  return keys.length === 1 ? keys[0]! : keys;
 }
 
 /** @internal A key, or several, as a list. */

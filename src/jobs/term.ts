@@ -8,7 +8,7 @@ import { timers } from '../core/clock';
 import { LockLostError, optionError } from '../core/errors';
 import { warn } from '../core/events';
 import { describe } from '../core/keys';
-import type { Rule } from '../core/options';
+import { type Rule, textRule } from '../core/options';
 import { byteLength } from '../core/runtime';
 import { type Alarm, clearAlarm } from '../core/timers';
 import type { HeldLock } from '../hold/held-lock';
@@ -22,8 +22,8 @@ const againMs = 2_700_000;
 
 /** @internal */
 export const valueRule: Rule = {
+  ...textRule,
   expected: `well-formed text of at most ${maxBytes} bytes`,
-  kind: (value) => typeof value === 'string',
   possible: (value: string) => byteLength(value) <= maxBytes && value.isWellFormed(),
 };
 
