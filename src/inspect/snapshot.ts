@@ -56,6 +56,7 @@ export class Snapshot {
   /** The time of the registry, in ms of the epoch by the store's clock. */
   readonly atMs: number;
   readonly registered: Registered;
+  readonly coverage: Coverage;
   /** The registered keys that have to be inspected. */
   readonly unsettled: string[] = [];
   readonly #settled: string[] = [];
@@ -69,15 +70,12 @@ export class Snapshot {
     this.#search = search;
     this.atMs = atMs;
     this.registered = registeredIn(texts);
-    const { held, waiting } = this.registered;
+    const { processes, held, waiting } = this.registered;
+    this.coverage = { processes: processes.size, scanned: search.scan === true || operator.isLocal };
     for (const hold of held) if (hold.key.startsWith(search.prefix)) this.#addHold(hold);
     for (const wait of waiting) if (wait.key.startsWith(search.prefix)) addTo(this.#waiting, wait.key, wait);
     for (const key of this.#held.keys()) (this.#isSettled(key) ? this.#settled : this.unsettled).push(key);
     for (const key of this.#waiting.keys()) if (!this.#held.has(key)) this.unsettled.push(key);
-  }
-
-  get coverage(): Coverage {
-    return { processes: this.registered.processes.size, scanned: this.#isScan };
   }
 
   /**
@@ -87,19 +85,16 @@ export class Snapshot {
    * @throws the reason of the signal.
    */
   async *locks(): AsyncGenerator<readonly SeenLock[], void> {
-    if (!this.#isScan) for (const keys of parts(this.#settled)) yield keys.map((key) => this.#lockOf(key));
+    const { scanned } = this.coverage;
+    if (!scanned) for (const keys of parts(this.#settled)) yield keys.map((key) => this.#lockOf(key));
     const found = new Set<string>();
-    for await (const some of this.#isScan ? this.#scanned() : parts(this.unsettled)) {
+    for await (const some of scanned ? this.#scanned() : parts(this.unsettled)) {
       throwIfAborted(this.#search);
       const locks = await this.inspected(some.filter((key) => !found.has(key)));
       throwIfAborted(this.#search);
       for (const { lock } of locks) found.add(lock.key);
       if (locks.length > 0) yield locks;
     }
-  }
-
-  get #isScan(): boolean {
-    return this.#search.scan === true || this.#operator.isLocal;
   }
 
   #scanned(): AsyncIterable<readonly string[]> {
