@@ -1,7 +1,7 @@
 // The table of the options: rules and defaults. Options are checked once, when they come in; settings are complete and trusted.
 import { optionError, unknownOptionError } from './errors';
 import { adviceFor } from './option-names';
-import type { CloseOptions, Options } from './option-types';
+import type { CloseOptions, Options, WaitOptions } from './option-types';
 import type { RedisLike } from './redis-like';
 import { maxTimerMs } from './timers';
 
@@ -87,6 +87,21 @@ export const lifetimeRule: Rule = { ...integer(1), expected: `a whole number of 
 
 type Rules = Readonly<Record<string, Rule>>;
 
+/** The rules of the options for waiting. A call of an object takes no others: all other options are those of the object. */
+export const waitRules: Readonly<Record<keyof WaitOptions, Rule>> = {
+  maxRetries: {
+    ...integer(0),
+    expected: 'a whole number of further attempts, at least 0, or Infinity',
+    possible: (value) => value === Number.POSITIVE_INFINITY || (Number.isSafeInteger(value) && value >= 0),
+  },
+  retryTimeout: milliseconds('milliseconds, at least 0', (value) => value >= 0 && value <= maxTimerMs),
+  retryRatio: { expected: 'a number, at least 1', kind: isNumber, possible: (v) => v >= 1 && Number.isFinite(v) },
+  maxRetryTimeout: milliseconds('milliseconds, at least 0', (value) => value >= 0 && value <= maxTimerMs),
+  jitter: { expected: 'a share from 0 to 1', kind: isNumber, possible: (value) => value >= 0 && value <= 1 },
+  timeout: milliseconds('milliseconds to wait, at least 0, or Infinity', (value) => value >= 0),
+  signal: signalRule,
+};
+
 const rules: Readonly<Record<keyof Options, Rule>> = {
   redis: {
     expected:
@@ -103,17 +118,7 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
     kind: (value) => value === null || isNumber(value),
     possible: (value) => value === null || lifetimeRule.possible(value), // H1c
   },
-  maxRetries: {
-    ...integer(0),
-    expected: 'a whole number of further attempts, at least 0, or Infinity',
-    possible: (value) => value === Number.POSITIVE_INFINITY || (Number.isSafeInteger(value) && value >= 0),
-  },
-  retryTimeout: milliseconds('milliseconds, at least 0', (value) => value >= 0 && value <= maxTimerMs),
-  retryRatio: { expected: 'a number, at least 1', kind: isNumber, possible: (v) => v >= 1 && Number.isFinite(v) },
-  maxRetryTimeout: milliseconds('milliseconds, at least 0', (value) => value >= 0 && value <= maxTimerMs),
-  jitter: { expected: 'a share from 0 to 1', kind: isNumber, possible: (value) => value >= 0 && value <= 1 },
-  timeout: milliseconds('milliseconds to wait, at least 0, or Infinity', (value) => value >= 0),
-  signal: signalRule,
+  ...waitRules,
   autoExtend: flag,
   maxHold: milliseconds('milliseconds, more than 0', (value) => value > 0),
   owner: { ...filledTextRule, expected: 'a label of 1 to 256 well-formed characters' },
@@ -134,10 +139,6 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
 export function settle(options: unknown, base: Settings = defaults, known: Rules = rules): Settings {
   return options === undefined ? base : completed(optionsOf<Options>(options, known), base);
 }
-
-const { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, signal } = rules;
-/** The rules for a call that takes options for waiting only: all other options are those of its object. */
-export const waitRules = { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, signal };
 
 const times = ['lifetime', 'timeout', 'retryTimeout', 'maxRetryTimeout', 'maxHold', 'commandTimeout'];
 /** The settings whose names say that they are milliseconds, such as `lifetimeMs`, by the names of their options. */
@@ -242,8 +243,7 @@ function objectOf(options: unknown, known: object): Record<string, unknown> {
 function isClient(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false;
   const { kind, close, evalSha, evalsha, customCommand } = value as Record<string, unknown>;
-  const isStore = isString(kind) && isFunction(close);
-  return isStore || [evalSha, evalsha, customCommand].some(isFunction);
+  return (isString(kind) && isFunction(close)) || [evalSha, evalsha, customCommand].some(isFunction);
 }
 
 /** Throws unless the rule permits `value`. */

@@ -1,6 +1,4 @@
-// One value for each object, made when it is first asked for, and forgotten with the object.
-
-/** Makes a function that gives each object a value of its own, always the same one. */
+/** Makes a function that gives each object a value of its own, made when it is first asked for, and forgotten with the object. */
 export function perObject<K extends object, V>(make: (key: K) => V): (key: K) => V {
   const values = new WeakMap<K, V>();
   return (key) => {
