@@ -18,7 +18,7 @@ import type {
   Slot,
 } from '../contract';
 import { type Slots, slotAt } from '../slots';
-import { PlainCall } from './pipeline/plain';
+import type { StoreCall } from './pipeline/plain';
 import { integers, strangeReply } from './replies';
 import * as scripts from './scripts/generated';
 import type { BatchableCall } from './scripts/script';
@@ -40,12 +40,7 @@ export function fenceKeyOf(keys: Key, { clustered }: { readonly clustered: boole
 }
 
 /** @param clock Tells since when a token may be queued. */
-export function acquireCall(
-  request: AcquireRequest,
-  fence: string,
-  notAfter: number,
-  clock: ServerClock,
-): BatchableCall {
+export function acquireCall(request: AcquireRequest, fence: string, notAfter: number, clock: ServerClock): StoreCall {
   const { keys, token, mode, slots, queueAs, fences, minFence = 0, pauseMs } = request;
   const lifetimeMs = request.lifetimeMs ?? probationMs;
   const until = Math.ceil(notAfter); // H3b
@@ -53,7 +48,7 @@ export function acquireCall(
   if (slots !== undefined) return acquireOnceCall(request, slots, fence, lifetimeMs, until);
   const isUsual = queueAs === undefined && pauseMs === undefined && fences <= 1;
   if (isUsual && typeof keys === 'string')
-    return new PlainCall('acquire', keys, token, fence, { lifetimeMs, notAfter: until, fences, minFence, yieldMs: 0 });
+    return { verb: 'acquire', key: keys, token, fence, lifetimeMs, notAfter: until, fences, minFence, yieldMs: 0 };
   const place = queueAs === undefined ? unqueued(minFence, pauseMs) : entryOf(queueAs, clock);
   return scripts.acquire(...keysOf(keys), fence, token, lifetimeMs, until, fences, place);
 }
@@ -86,16 +81,10 @@ export function releaseCall(
   { keys, token, ticket = 0, yieldMs = 0, held, isConfirmed }: ReleaseRequest,
   fence: string,
   next: string[] = [],
-): BatchableCall {
+): StoreCall {
   if (held !== undefined) return releaseSharedCall(keys, token, ticket, held);
   if (isConfirmed && typeof keys === 'string' && ticket === 0)
-    return new PlainCall('release', keys, token, fence, {
-      lifetimeMs: 0,
-      notAfter: 0,
-      fences: 0,
-      minFence: 0,
-      yieldMs,
-    });
+    return { verb: 'release', key: keys, token, fence, lifetimeMs: 0, notAfter: 0, fences: 0, minFence: 0, yieldMs };
   return scripts.release(...keysOf(keys), fence, token, ticket, yieldMs, next);
 }
 
@@ -169,7 +158,7 @@ export function extendCall(
   { keys, token, lifetimeMs, exact, held, strictly }: ExtendRequest,
   fence: string,
   notAfter: number,
-): BatchableCall {
+): StoreCall {
   const limit = Math.min(Math.ceil(notAfter), Number.MAX_SAFE_INTEGER);
   if (held !== undefined) {
     const key = listOf(keys)[0]!;
@@ -179,13 +168,7 @@ export function extendCall(
     return scripts.extendShared(key, companionOf(key, 'limit'), token, known, life, exact ? 1 : 0, limit, as);
   }
   if (!exact && lifetimeMs !== null && typeof keys === 'string')
-    return new PlainCall('renew', keys, token, fence, {
-      lifetimeMs,
-      notAfter: limit,
-      fences: 0,
-      minFence: 0,
-      yieldMs: 0,
-    });
+    return { verb: 'renew', key: keys, token, fence, lifetimeMs, notAfter: limit, fences: 0, minFence: 0, yieldMs: 0 };
   return scripts.extend(listOf(keys), token, lifetimeMs ?? 0, exact ? 1 : 0, limit);
 }
 

@@ -33,11 +33,11 @@ import * as commands from './commands';
 import { deploymentWarnings } from './deployment-warnings';
 import { type RedisOperator, redisOperator } from './operator';
 import { withDeadline } from './pipeline/deadlines';
+import type { StoreCall } from './pipeline/plain';
 import { Transport } from './pipeline/transport';
 import { Replicas } from './replicas';
 import { integers, strangeReply } from './replies';
 import * as scripts from './scripts/generated';
-import type { BatchableCall } from './scripts/script';
 import { ServerClock } from './server-clock';
 import { redisValues } from './values';
 import type { CallAt, SentReply } from './wait-connection';
@@ -112,7 +112,7 @@ class RedisStore implements Node {
   /** Waits for a client that is not ready yet, and for replicas. Tries once more if our estimate of the server's clock was bad. */
   async #acquireSlowly(request: AcquireRequest, wasLate: boolean): Promise<AcquireReply> {
     const { keys, lifetimeMs, commandTimeoutMs, minReplicas } = request;
-    const callAt = (sent: Moment): BatchableCall => this.#acquireCall(request, sent);
+    const callAt = (sent: Moment): StoreCall => this.#acquireCall(request, sent);
     for (let resent = wasLate; ; resent = true) {
       const ready = this.#transport.ready(keys, commandTimeoutMs, false);
       if (ready !== undefined) await ready;
@@ -135,7 +135,7 @@ class RedisStore implements Node {
     return [await this.#transport.send(callAt(sent), keys, commandTimeoutMs, asItIs), sent];
   }
 
-  #acquireCall(request: AcquireRequest, sent: Moment): BatchableCall {
+  #acquireCall(request: AcquireRequest, sent: Moment): StoreCall {
     const notAfter = this.#clock.serverMs(sent.monoMs + request.commandTimeoutMs);
     return commands.acquireCall(request, this.#fenceKey(request.keys), notAfter, this.#clock);
   }

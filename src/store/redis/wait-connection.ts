@@ -13,15 +13,15 @@ import type { DedicatedClient, ScriptClient } from './client';
 import { isGrant } from './commands';
 import { Batch, hasOwnScript } from './pipeline/batch';
 import { type BatchedCall, PendingRequest, type SendCall, withDeadline } from './pipeline/deadlines';
+import type { StoreCall } from './pipeline/plain';
 import { maxInBatch, maxSharedInBatch } from './pipeline/transport';
-import type { BatchableCall } from './scripts/script';
 
 /** Requests that are written before one WAIT. A caller that gives up behind them is never sent. */
 const maxPerWait = 4096;
 
 /** A reply, and a moment just before its request was sent. */
 export type SentReply = readonly [reply: unknown, sent: Moment];
-export type CallAt = (sent: Moment) => BatchableCall;
+export type CallAt = (sent: Moment) => StoreCall;
 
 export class WaitConnection {
   readonly #client: DedicatedClient;
@@ -171,7 +171,7 @@ export class WaitConnection {
 /** A request until it is settled: by a reply that is no grant, by an answer of WAIT, or by its deadline. */
 class AcknowledgedAcquire implements BatchedCall {
   readonly request: AcquireRequest;
-  call!: BatchableCall;
+  call!: StoreCall;
   /** The generation of the connection that it was written to last. */
   generation: number | undefined;
   /** Monotonic ms until which it waits for replicas: half of its time, and at least one WAIT. */

@@ -10,9 +10,9 @@ import { type Moment, now } from '../../contract';
 import type { ScriptClient } from '../client';
 import { strangeReply } from '../replies';
 import * as scripts from '../scripts/generated';
-import type { BatchableCall, ScriptCall } from '../scripts/script';
-import type { BatchedCall, SendCall } from './deadlines';
-import { arePlain, PlainCall, sendPlain } from './plain';
+import type { ScriptCall } from '../scripts/script';
+import type { BatchedCall, ReplyHandler, SendCall } from './deadlines';
+import { arePlain, asScript, type PlainCall, plainBatch, type StoreCall } from './plain';
 
 /** Errors that one call can bring upon a whole batch, or that each call waits out until its own deadline. */
 const culpritErrors = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']); // H56b
@@ -84,36 +84,38 @@ export class Batch {
   /** Sends a plain batch if all calls are plain, as most are. Without the rights for it, a user is refused once and served otherwise. */
   #sendTogether(together: readonly BatchedCall[]): void {
     if (together.length === 1 || this.#isPlainRefused || !arePlain(together)) return sendTogether(together, this.#send); // S9
-    sendPlain(together, this.#send, (error) => {
-      if (!isCulpritError(error)) return false;
+    const [call, resolve] = plainBatch(together);
+    const reject = (error: unknown): void => {
+      if (!isCulpritError(error)) return rejectAll(together, error);
       this.#isPlainRefused ||= codeOf(String((error as Error).message)) === 'NOPERM';
       for (const some of bySlot(together, this.#client.clustered)) sendTogether(some, this.#send);
-      return true;
-    });
+    };
+    this.#send(call, { resolve, reject });
   }
+}
+
+function rejectAll(together: readonly ReplyHandler[], error: unknown): void {
+  for (const each of together) each.reject(error);
 }
 
 /** Sends calls of one family now. A lone call goes as it is, unless its script exists only inside a batch. */
 export function sendTogether(together: readonly BatchedCall[], send: SendCall): void {
   const [first] = together as [BatchedCall, ...BatchedCall[]];
   const isOwnScript = hasOwnScript(first.call);
-  if (isOwnScript && together.length === 1) return send(first.call, first);
+  if (isOwnScript && together.length === 1) return send(asScript(first.call), first);
   const combine = isOwnScript ? scripts.batch : scripts.batchShared;
   send(combine(...partsOf(together)), {
     resolve: (reply) => distribute(reply, together),
     reject: (error) => {
-      const mayBeOne = together.length > 1 && isCulpritError(error);
-      for (const each of together) {
-        if (mayBeOne) sendTogether([each], send);
-        else each.reject(error);
-      }
+      if (together.length === 1 || !isCulpritError(error)) return rejectAll(together, error);
+      for (const each of together) sendTogether([each], send);
     },
   });
 }
 
 /** True if the call may be sent by itself. */
-export function hasOwnScript(call: BatchableCall): call is ScriptCall {
-  return call instanceof PlainCall || 'lua' in call.script;
+export function hasOwnScript(call: StoreCall): call is PlainCall | ScriptCall {
+  return 'verb' in call || 'lua' in call.script;
 }
 
 /** The calls as they may go together: in a cluster slots cannot be mixed. */
@@ -121,7 +123,7 @@ function bySlot(calls: readonly BatchedCall[], isClustered: boolean): Iterable<r
   if (!isClustered || calls.length === 1) return [calls];
   const slots = new Map<number, BatchedCall[]>();
   for (const each of calls) {
-    const slot = slotOf(each.call instanceof PlainCall ? each.call.key : each.call.keys[0]!);
+    const slot = slotOf('verb' in each.call ? each.call.key : each.call.keys[0]!);
     const together = slots.get(slot);
     if (together === undefined) slots.set(slot, [each]);
     else together.push(each);
@@ -132,7 +134,8 @@ function bySlot(calls: readonly BatchedCall[], isClustered: boolean): Iterable<r
 function partsOf(together: readonly BatchedCall[]): [keys: string[], parts: string[]] {
   const keys: string[] = [];
   const parts: string[] = [];
-  for (const { call } of together) {
+  for (const each of together) {
+    const call = asScript(each.call);
     for (const key of call.keys) keys.push(key);
     parts.push(`${call.script.name} ${call.keys.length} ${call.args.length}`);
     for (const arg of call.args) parts.push(arg);
@@ -153,7 +156,7 @@ function distribute(reply: unknown, together: readonly BatchedCall[]): void {
       each.resolve(parts.slice(at + 1, at + 1 + count));
       at += 1 + count;
     } else {
-      each.reject(strangeReply(reply, each.call.keys));
+      each.reject(strangeReply(reply, asScript(each.call).keys));
     }
   }
 }

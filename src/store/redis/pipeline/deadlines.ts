@@ -5,7 +5,8 @@ import type { Key } from '../../../core/keys';
 import { setImmediate } from '../../../core/real-timers';
 import { type Alarm, clearAlarm } from '../../../core/timers';
 import { refusal, silence } from '../../backend-errors';
-import type { BatchableCall, ScriptCall } from '../scripts/script';
+import type { ScriptCall } from '../scripts/script';
+import type { StoreCall } from './plain';
 import type { SendWindow } from './send-window';
 
 /** The callbacks for the reply to a call: a promise would cost every lock. */
@@ -18,7 +19,7 @@ export interface ReplyHandler {
 
 /** A call and the handler of its reply. */
 export interface BatchedCall extends ReplyHandler {
-  readonly call: BatchableCall;
+  readonly call: StoreCall;
   /** Called when the call is sent, with the monotonic ms. */
   onSent?(nowMs: number): void;
 }
@@ -26,7 +27,7 @@ export interface BatchedCall extends ReplyHandler {
 export type SendCall = (call: ScriptCall, handler: ReplyHandler) => void;
 
 /** Settled once: by Redis's reply, or by its own deadline, which is up to a hundredth early, so that many share a timer. */
-export class PendingRequest<C extends BatchableCall | undefined = undefined> implements ReplyHandler, Alarm {
+export class PendingRequest<C extends StoreCall | undefined = undefined> implements ReplyHandler, Alarm {
   readonly call: C;
   readonly keys: Key;
   /** A caller waits for the reply, and the process stays alive for it. */

@@ -5,13 +5,19 @@
 import { companionOf } from '../../../core/keys';
 import { strangeReply } from '../replies';
 import * as scripts from '../scripts/generated';
-import type { Script, ScriptCall } from '../scripts/script';
-import type { BatchedCall, SendCall } from './deadlines';
+import type { BatchableCall, ScriptCall } from '../scripts/script';
 
 type PlainVerb = 'renew' | 'release' | 'acquire';
 
-/** The terms of a plain call. Those that its verb does not have are 0. */
-interface PlainTerms {
+/**
+ * The acquire of one mutex by a caller that is neither queued nor polls; or the renewal, or the release, of a mutex that is surely
+ * held. The terms that its verb does not have are 0.
+ */
+export interface PlainCall {
+  readonly verb: PlainVerb;
+  readonly key: string;
+  readonly token: string;
+  readonly fence: string;
   readonly lifetimeMs: number;
   readonly notAfter: number;
   readonly fences: number;
@@ -19,94 +25,56 @@ interface PlainTerms {
   readonly yieldMs: number;
 }
 
-/** The acquire of one mutex by a caller that is neither queued nor polls; or the renewal, or the release, of a mutex that is surely held. */
-export class PlainCall implements ScriptCall {
-  readonly verb: PlainVerb;
-  readonly key: string;
-  readonly token: string;
-  readonly fence: string;
-  readonly terms: PlainTerms;
-  #whole: ScriptCall | undefined;
+/** A call as the store makes it. */
+export type StoreCall = PlainCall | BatchableCall;
 
-  constructor(verb: PlainVerb, key: string, token: string, fence: string, terms: PlainTerms) {
-    this.verb = verb;
-    this.key = key;
-    this.token = token;
-    this.fence = fence;
-    this.terms = terms;
-  }
-
-  get script(): Script {
-    return this.#asScript().script;
-  }
-
-  get keys(): readonly string[] {
-    return this.#asScript().keys;
-  }
-
-  get args(): readonly string[] {
-    return this.#asScript().args;
-  }
-
-  /** The call outside a plain batch. */
-  #asScript(): ScriptCall {
-    this.#whole ??= this.#newScript();
-    return this.#whole;
-  }
-
-  #newScript(): ScriptCall {
-    const { key, token, fence } = this;
-    const { lifetimeMs, notAfter, fences, minFence, yieldMs } = this.terms;
-    if (this.verb === 'renew') return scripts.extend([key], token, lifetimeMs, 0, notAfter);
-    const queue = companionOf(key, 'queue');
-    if (this.verb === 'release') return scripts.release([key], [queue], fence, token, 0, yieldMs, []);
-    const place = minFence > 0 ? [minFence.toFixed(0)] : [];
-    return scripts.acquire([key], [queue], fence, token, lifetimeMs, notAfter, fences, place);
-  }
+/** The call outside a plain batch. */
+export function asScript<C extends BatchableCall>(call: PlainCall | C): ScriptCall | C {
+  if (!('verb' in call)) return call;
+  const { verb, key, token, fence, lifetimeMs, notAfter, fences, minFence, yieldMs } = call;
+  if (verb === 'renew') return scripts.extend([key], token, lifetimeMs, 0, notAfter);
+  const queue = companionOf(key, 'queue');
+  if (verb === 'release') return scripts.release([key], [queue], fence, token, 0, yieldMs, []);
+  const place = minFence > 0 ? [minFence.toFixed(0)] : [];
+  return scripts.acquire([key], [queue], fence, token, lifetimeMs, notAfter, fences, place);
 }
 
-interface PlainBatchedCall extends BatchedCall {
+/** A plain call and the handler of its reply. */
+interface PlainRequest {
   readonly call: PlainCall;
+  resolve(reply: unknown): void;
+  reject(error: unknown): void;
 }
 
-/** The calls of a plain batch, whose script runs them verb by verb. */
-type PlainCalls = Readonly<Record<PlainVerb, PlainBatchedCall[]>>;
+/** The requests of a plain batch, whose script runs them verb by verb. */
+type ByVerb = Readonly<Record<PlainVerb, PlainRequest[]>>;
 
 /** True if all calls are plain, and those of a verb are on equal terms. */
-export function arePlain(together: readonly BatchedCall[]): together is readonly PlainBatchedCall[] {
-  const first: Partial<Record<PlainVerb, PlainTerms>> = {};
+export function arePlain(together: readonly { readonly call: StoreCall }[]): together is readonly PlainRequest[] {
+  const first: Partial<Record<PlainVerb, PlainCall>> = {};
   for (const { call } of together) {
-    if (!(call instanceof PlainCall)) return false;
-    const { lifetimeMs, fences, yieldMs } = call.terms;
-    first[call.verb] ??= call.terms;
+    if (!('verb' in call)) return false;
+    first[call.verb] ??= call;
     const equal = first[call.verb]!;
-    if (lifetimeMs !== equal.lifetimeMs || fences !== equal.fences || yieldMs !== equal.yieldMs) return false;
+    if (call.lifetimeMs !== equal.lifetimeMs || call.fences !== equal.fences || call.yieldMs !== equal.yieldMs)
+      return false;
   }
   // Without a fence that is written first, the other calls would let an acquire pass although the memory is full.
   return first.acquire === undefined || first.acquire.fences > 0 || !(first.release ?? first.renew); // H55d
 }
 
-/** @param refused Called with an error of the whole batch; returns true if it has sent the calls in another way. */
-export function sendPlain(
-  together: readonly PlainBatchedCall[],
-  send: SendCall,
-  refused: (error: unknown) => boolean,
-): void {
-  const calls: PlainCalls = { renew: [], release: [], acquire: [] };
-  for (const each of together) calls[each.call.verb].push(each);
-  const inOrder = [...calls.renew, ...calls.release, ...calls.acquire];
-  send(batchOf(calls, inOrder[0]!.call.fence), {
-    resolve: (reply) => distribute(reply, inOrder),
-    reject: (error) => {
-      if (!refused(error)) for (const each of together) each.reject(error);
-    },
-  });
+/** The calls as one, and the function that gives each its own reply. */
+export function plainBatch(together: readonly PlainRequest[]): [call: ScriptCall, onReply: (reply: unknown) => void] {
+  const byVerb: ByVerb = { renew: [], release: [], acquire: [] };
+  for (const each of together) byVerb[each.call.verb].push(each);
+  const inOrder = [...byVerb.renew, ...byVerb.release, ...byVerb.acquire];
+  return [callOf(byVerb, inOrder[0]!.call.fence), (reply) => distribute(reply, inOrder)];
 }
 
-function batchOf({ renew, release, acquire }: PlainCalls, fence: string): ScriptCall {
+function callOf({ renew, release, acquire }: ByVerb, fence: string): ScriptCall {
   const keys = renew.map(({ call }) => call.key);
   const words = renew.map(({ call }) => call.token);
-  for (const { call } of renew) words.push(String(call.terms.notAfter));
+  for (const { call } of renew) words.push(String(call.notAfter));
   for (const calls of [release, acquire]) {
     for (const { call } of calls) {
       keys.push(call.key);
@@ -114,19 +82,19 @@ function batchOf({ renew, release, acquire }: PlainCalls, fence: string): Script
     }
     for (const { call } of calls) keys.push(companionOf(call.key, 'queue'));
   }
-  if (acquire.some(({ call }) => call.terms.minFence > 0)) {
-    for (const { call } of acquire) words.push(call.terms.minFence.toFixed(0));
+  if (acquire.some(({ call }) => call.minFence > 0)) {
+    for (const { call } of acquire) words.push(call.minFence.toFixed(0));
   }
-  const { lifetimeMs, fences } = acquire[0]?.call.terms ?? { lifetimeMs: 1, fences: 0 };
+  const { lifetimeMs, fences } = acquire[0]?.call ?? { lifetimeMs: 1, fences: 0 };
   // The earliest `notAfter` of all acquires: a call that is refused as too late is tried again.
-  const notAfter = acquire.reduce((min, { call }) => Math.min(min, call.terms.notAfter), Number.MAX_SAFE_INTEGER);
+  const notAfter = acquire.reduce((min, { call }) => Math.min(min, call.notAfter), Number.MAX_SAFE_INTEGER);
   return scripts.plain(
     keys,
     fence,
     renew.length,
     release.length,
-    renew[0]?.call.terms.lifetimeMs ?? 0,
-    release[0]?.call.terms.yieldMs ?? 0,
+    renew[0]?.call.lifetimeMs ?? 0,
+    release[0]?.call.yieldMs ?? 0,
     lifetimeMs,
     notAfter,
     fences,
@@ -135,13 +103,13 @@ function batchOf({ renew, release, acquire }: PlainCalls, fence: string): Script
 }
 
 /** Gives each call the reply of its own script. If the reply does not add up, all calls get an error. */
-function distribute(reply: unknown, all: readonly PlainBatchedCall[]): void {
+function distribute(reply: unknown, all: readonly PlainRequest[]): void {
   const read = readReply(reply, all.length);
   let fence = (read?.fence ?? 0) - 1;
   all.forEach((each, n) => {
-    const { verb, terms, key } = each.call;
+    const { verb, minFence, key } = each.call;
     // The fence of each acquire, counted as the script counts.
-    if (verb === 'acquire') fence = Math.max(fence + 1, terms.minFence);
+    if (verb === 'acquire') fence = Math.max(fence + 1, minFence);
     const own = read?.others?.get(n + 1);
     if (read === undefined) each.reject(strangeReply(reply, key));
     else if (typeof own === 'string') each.reject(new Error(own));

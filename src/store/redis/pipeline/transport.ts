@@ -8,9 +8,10 @@ import { hasIncomingRequests } from '../../../core/runtime';
 import { notReady } from '../../backend-errors';
 import type { Moment } from '../../contract';
 import type { ScriptClient } from '../client';
-import type { BatchableCall, ScriptCall } from '../scripts/script';
+import type { ScriptCall } from '../scripts/script';
 import { Batch, hasOwnScript } from './batch';
 import { PendingRequest, type SendCall } from './deadlines';
+import type { StoreCall } from './plain';
 import { SendWindow } from './send-window';
 import { readyWithin, Sender } from './sender';
 
@@ -48,7 +49,7 @@ export class Transport {
   }
 
   /** Waits until a call for a held lock may be sent, then sends it as `send` does. */
-  request<T>(call: BatchableCall, keys: Key, timeoutMs: number, read: (reply: unknown) => T | Promise<T>): Promise<T> {
+  request<T>(call: StoreCall, keys: Key, timeoutMs: number, read: (reply: unknown) => T | Promise<T>): Promise<T> {
     const ready = this.ready(keys, timeoutMs, true);
     if (ready === undefined) return this.send(call, keys, timeoutMs, read);
     return ready.then(() => this.send(call, keys, timeoutMs, read));
@@ -61,7 +62,7 @@ export class Transport {
    * @param keepsAlive The process stays alive for the reply.
    */
   send<T>(
-    call: BatchableCall,
+    call: StoreCall,
     keys: Key,
     timeoutMs: number,
     read: (reply: unknown) => T | Promise<T>,
