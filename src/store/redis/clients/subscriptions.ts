@@ -6,7 +6,7 @@
 // nor a timer here keeps a process alive.
 import { timers } from '../../../core/clock';
 import { type Alarm, clearAlarm, idle } from '../../../core/timers';
-import type { Channels, Listening } from '../../contract';
+import type { Channels } from '../../contract';
 
 /** A connected subscriber, whose errors are ignored after its end. */
 export interface Subscriber {
@@ -36,100 +36,88 @@ export const heartbeatMs = 5000;
 
 /** @param isClosed True once the owner has closed the client. */
 export function subscribeOver(open: OpenSubscriber, isClosed: () => boolean): Channels['listen'] {
-  const subscriptions = new Subscriptions(open, isClosed);
-  return (channel, onMessage, onGap, onClosed) => subscriptions.subscribe(channel, { onMessage, onGap, onClosed });
-}
-
-class Subscriptions {
-  readonly #open: OpenSubscriber;
-  readonly #isClosed: () => boolean;
-  readonly #listeners = new Map<string, Set<Listener>>();
-  #current: SubscriberConnection | undefined;
-  #recovery: Alarm | undefined;
+  const listeners = new Map<string, Set<Listener>>();
+  let current: SubscriberConnection | undefined;
+  let recovery: Alarm | undefined;
   /** The pause before the next recovery. */
-  #pauseMs = firstPauseMs;
+  let pauseMs = firstPauseMs;
 
-  constructor(open: OpenSubscriber, isClosed: () => boolean) {
-    this.#open = open;
-    this.#isClosed = isClosed;
+  function connection(): SubscriberConnection {
+    current ??= new SubscriberConnection(open, deliver, onLost, onBeat); // H30b
+    return current;
   }
 
-  async subscribe(channel: string, listener: Listener): Promise<Listening> {
-    const listeners = this.#listeners.get(channel) ?? new Set();
-    this.#listeners.set(channel, listeners.add(listener));
-    const close = (): void => this.#remove(channel, listener);
+  function deliver(channel: string, message: string): void {
+    for (const { onMessage } of listeners.get(channel) ?? []) onMessage(message);
+  }
+
+  function onLost(lost: SubscriberConnection): void {
+    if (current !== lost) return;
+    current = undefined;
+    lost.close();
+    recoverSoon(); // H28b
+  }
+
+  function onBeat(beating: SubscriberConnection): void {
+    if (isClosed()) endAll();
+    else beating.beat();
+  }
+
+  function recoverSoon(): void {
+    clearAlarm(recovery);
+    recovery = timers.setIdle(recover, pauseMs);
+    pauseMs = Math.min(2 * pauseMs, maxPauseMs);
+  }
+
+  /** Subscribes to every channel again. If the connection is lost meanwhile, another recovery is due already. */
+  function recover(): void {
+    if (isClosed()) return endAll();
+    const recovering = connection();
+    const all = [...listeners.keys()].map((channel) => recovering.confirm(channel));
+    const onRecovered = (): void => {
+      if (current !== recovering) return;
+      pauseMs = firstPauseMs;
+      for (const some of listeners.values()) for (const { onGap } of some) onGap();
+    };
+    Promise.all(all).then(onRecovered, () => current === recovering && recoverSoon());
+  }
+
+  function remove(channel: string, listener: Listener): void {
+    const some = listeners.get(channel);
+    if (!some?.delete(listener) || some.size > 0) return;
+    listeners.delete(channel);
+    current?.leave(channel);
+    if (listeners.size === 0) end();
+  }
+
+  /** Ends as if every listener had unsubscribed, although none did. */
+  function endAll(): void {
+    const all = [...listeners.values()].flatMap((some) => [...some]);
+    listeners.clear();
+    end();
+    for (const { onClosed } of all) onClosed?.();
+  }
+
+  function end(): void {
+    clearAlarm(recovery);
+    pauseMs = firstPauseMs;
+    const ended = current;
+    current = undefined;
+    ended?.close();
+  }
+
+  return async (channel, onMessage, onGap, onClosed) => {
+    const listener = { onMessage, onGap, onClosed };
+    listeners.set(channel, (listeners.get(channel) ?? new Set()).add(listener));
+    const close = (): void => remove(channel, listener);
     try {
-      await this.#connection().confirm(channel);
+      await connection().confirm(channel);
     } catch (error) {
       close();
       throw error;
     }
     return { close };
-  }
-
-  #connection(): SubscriberConnection {
-    this.#current ??= new SubscriberConnection(this.#open, this.#deliver, this.#lost, this.#beat); // H30b
-    return this.#current;
-  }
-
-  readonly #deliver = (channel: string, message: string): void => {
-    for (const { onMessage } of this.#listeners.get(channel) ?? []) onMessage(message);
   };
-
-  readonly #lost = (connection: SubscriberConnection): void => {
-    if (this.#current !== connection) return;
-    this.#current = undefined;
-    connection.close();
-    this.#recoverSoon(); // H28b
-  };
-
-  readonly #beat = (connection: SubscriberConnection): void => {
-    if (this.#isClosed()) this.#endAll();
-    else connection.beat();
-  };
-
-  /** Ends as if every listener had unsubscribed, although none did. */
-  #endAll(): void {
-    const all = [...this.#listeners.values()].flatMap((listeners) => [...listeners]);
-    this.#listeners.clear();
-    this.#end();
-    for (const { onClosed } of all) onClosed?.();
-  }
-
-  #end(): void {
-    clearAlarm(this.#recovery);
-    this.#pauseMs = firstPauseMs;
-    const connection = this.#current;
-    this.#current = undefined;
-    connection?.close();
-  }
-
-  #recoverSoon(): void {
-    clearAlarm(this.#recovery);
-    this.#recovery = timers.setIdle(() => this.#recover(), this.#pauseMs);
-    this.#pauseMs = Math.min(2 * this.#pauseMs, maxPauseMs);
-  }
-
-  /** Subscribes to every channel again. If the connection is lost meanwhile, another recovery is due already. */
-  #recover(): void {
-    if (this.#isClosed()) return this.#endAll();
-    const connection = this.#connection();
-    const all = [...this.#listeners.keys()].map((channel) => connection.confirm(channel));
-    const onRecovered = (): void => {
-      if (this.#current !== connection) return;
-      this.#pauseMs = firstPauseMs;
-      for (const listeners of this.#listeners.values()) for (const { onGap } of listeners) onGap();
-    };
-    Promise.all(all).then(onRecovered, () => this.#current === connection && this.#recoverSoon());
-  }
-
-  #remove(channel: string, listener: Listener): void {
-    const listeners = this.#listeners.get(channel);
-    if (!listeners?.delete(listener) || listeners.size > 0) return;
-    this.#listeners.delete(channel);
-    this.#current?.leave(channel);
-    if (this.#listeners.size === 0) this.#end();
-  }
 }
 
 /** One connection from its opening to its end, with the channels that are confirmed on it or requested. */
