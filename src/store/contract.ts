@@ -6,7 +6,7 @@ import type { LockBackendError } from '../core/errors';
 import type { Key } from '../core/keys';
 import type { LockState, Slot, StoreKind } from '../core/lock-state';
 import type { LateRequest } from './late-request';
-import type { Operator } from './operator';
+import type { Operator, OwnedState } from './operator';
 import type { Slots } from './slots';
 import type { Values } from './values';
 
@@ -289,7 +289,7 @@ export interface Store {
   readonly synchronous?: SynchronousVerbs | undefined;
   readonly values?: Values | undefined;
   /** The state of a lock; with a token, also whether that token holds it. */
-  inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }>;
+  inspect(key: string, commandTimeoutMs: number, token?: string): Promise<OwnedState>;
   /** The operator's view of this store, and the registry of processes. */
   readonly operator: Operator;
   /** Registers one more scope as a user of this store. */

@@ -1,6 +1,7 @@
 // The state of a lock, as a store has found it. Tokens end here: outside, a holder is an id and a label.
 import type { HolderState, HoldKind, LockState, WaiterState } from '../core/lock-state';
 import { idOf, ownerOf } from '../core/token';
+import type { OwnedState } from './operator';
 
 export interface InspectedLock {
   readonly state: LockState;
@@ -9,7 +10,7 @@ export interface InspectedLock {
 }
 
 /** The state, and whether `token` is its holder. */
-export function stateFor({ state, token: holder }: InspectedLock, token?: string): LockState & { owned?: boolean } {
+export function stateFor({ state, token: holder }: InspectedLock, token?: string): OwnedState {
   return token === undefined ? state : { ...state, owned: holder === token };
 }
 

@@ -34,9 +34,17 @@ export interface Processes {
   readonly texts: readonly string[];
 }
 
+/** The state of a lock and, if it was asked for, whether a token holds it. */
+export interface OwnedState extends LockState {
+  owned?: boolean;
+}
+
+/** The state, or the reason for which it is not known. */
+export type Inspection = OwnedState | LockBackendError;
+
 export interface Operator {
-  /** The state of each key, or the reason for which it is not known. Rejects if the store cannot be asked. */
-  inspect(keys: readonly string[], commandTimeoutMs: number): Promise<(LockState | LockBackendError)[]>;
+  /** Inspects each key; with a token, also whether it holds them. Rejects if the store cannot be asked. */
+  inspect(keys: readonly string[], commandTimeoutMs: number, token?: string): Promise<Inspection[]>;
   /** The number of permits of a semaphore that are held, by the store's clock. */
   permitsOut(key: string, commandTimeoutMs: number): Promise<number>;
   /** Frees a lock of the holder with this id, or without an id of its only holder, and serves its queue. False: nothing was changed. */

@@ -91,8 +91,7 @@ function storeOn(table: Table, kind: Store['kind']): Store {
     // All commands of the token have been carried out, so a single release is enough, once the table can be written.
     abandon: (request) => abandoned.add(request, undefined),
     async inspect(key, _commandTimeoutMs, token) {
-      const inspected = table.run((machine, micros) => machine.inspect(key, micros), key);
-      return stateFor(inspected, token);
+      return table.run((machine, micros) => stateFor(machine.inspect(key, micros), token), key);
     },
     join() {},
     leave: () => abandoned.settled(),
@@ -214,8 +213,8 @@ function operatorOn(table: Table): Operator {
     get offsetMs() {
       return table.run((_, micros) => micros / 1000 - clockOf(table).nowMs());
     },
-    async inspect(keys) {
-      return table.run((machine, micros) => keys.map((key) => machine.inspect(key, micros).state), keys);
+    async inspect(keys, _commandTimeoutMs, token) {
+      return table.run((machine, micros) => keys.map((key) => stateFor(machine.inspect(key, micros), token)), keys);
     },
     async permitsOut(key) {
       const holders = table.run((machine, micros) => machine.holders(key, micros), key);

@@ -19,8 +19,8 @@ export function quorumOperator(nodes: Nodes): Operator {
         for (const each of operators()) yield* each.keys!(...args);
       } satisfies Operator['keys'];
     },
-    inspect(keys, commandTimeoutMs) {
-      const states = keys.map((key) => inspectMajority(nodes, key, commandTimeoutMs));
+    inspect(keys, commandTimeoutMs, token) {
+      const states = keys.map((key) => inspectMajority(nodes, key, commandTimeoutMs, token));
       return Promise.all(states.map((state) => state.catch((error: LockBackendError) => error)));
     },
     permitsOut: (key, commandTimeoutMs) => placesOut(nodes, key, commandTimeoutMs),

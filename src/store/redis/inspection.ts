@@ -1,10 +1,10 @@
 // Reads the reply of inspect.lua: holders and waiters, from the members that holders.lua, queue.lua and waiters.lua write.
-import type { LockBackendError } from '../../core/errors';
 import { foreignHolders, type HolderState, type HoldKind, type WaiterState } from '../../core/lock-state';
 import { utf8 } from '../../core/runtime';
 import { isOurs, ownerOf } from '../../core/token';
 import { refusal } from '../backend-errors';
-import { holderOf, type InspectedLock, waiterOf } from '../inspected';
+import { holderOf, type InspectedLock, stateFor, waiterOf } from '../inspected';
+import type { Inspection } from '../operator';
 import { readersFirstMicros, writersFirstMicros } from '../protocol';
 import { strangeReply } from './replies';
 
@@ -17,10 +17,11 @@ const kinds: Readonly<Record<string, HoldKind>> = {
 };
 
 /**
- * The states of the first keys that were asked for, at least one, in their order. @throws {LockBackendError} the reply is not
- * one that the script gives.
+ * The states of the first keys that were asked for, at least one, in their order.
+ *
+ * @throws {LockBackendError} the reply is not one that the script gives.
  */
-export function inspectReply(reply: unknown, keys: readonly string[]): (InspectedLock | LockBackendError)[] {
+export function inspectReply(reply: unknown, keys: readonly string[], token?: string): Inspection[] {
   const isList = Array.isArray(reply) && reply.length > 2 && reply.length <= keys.length + 2;
   if (!isList || !Number.isSafeInteger(reply[0])) throw strangeReply(reply, keys);
   const [micros, last, ...locks] = reply as [number, unknown, ...unknown[]];
@@ -28,7 +29,7 @@ export function inspectReply(reply: unknown, keys: readonly string[]): (Inspecte
   return locks.map((lock, n) => {
     if (typeof lock === 'string') return refusal(new Error(lock), keys[n]!);
     if (!Array.isArray(lock) || lock.length !== 6) throw strangeReply(reply, keys);
-    return stateOf(lock as InspectReply, fence, micros);
+    return stateFor(stateOf(lock as InspectReply, fence, micros), token);
   });
 }
 

@@ -1,8 +1,14 @@
 // The operator's view of one Redis: many locks in one command, and a few keys at a time in a scan.
-import type { LockBackendError } from '../../core/errors';
 import { companionOf } from '../../core/keys';
-import type { InspectedLock } from '../inspected';
-import { changedChannel, freedChannel, maxShown, type Operator, processesKey, processKey } from '../operator';
+import {
+  changedChannel,
+  freedChannel,
+  type Inspection,
+  maxShown,
+  type Operator,
+  processesKey,
+  processKey,
+} from '../operator';
 import type { ScriptClient } from './client';
 import { fenceKeyOf } from './commands';
 import { inspectReply } from './inspection';
@@ -21,33 +27,27 @@ const longText = 2 ** 15;
 const minTexts = 4;
 const lengthAtOnce = 2 ** 19;
 
-type Seen = InspectedLock | LockBackendError;
-
-export interface RedisOperator extends Operator {
-  /** The states with tokens, which must not leave the store. In a cluster each key goes to the node that has it. */
-  see(keys: readonly string[], commandTimeoutMs: number): Promise<Seen[]>;
-}
-
-export function redisOperator(client: ScriptClient, transport: Transport, clock: ServerClock): RedisOperator {
-  async function see(keys: readonly string[], commandTimeoutMs: number): Promise<Seen[]> {
+export function redisOperator(client: ScriptClient, transport: Transport, clock: ServerClock): Operator {
+  /** The states of the keys; in a cluster each key goes to the node that has it. */
+  async function inspect(keys: readonly string[], timeoutMs: number, token?: string): Promise<Inspection[]> {
     const count = client.clustered ? 1 : keysInCommand;
-    const parts: Promise<Seen[]>[] = [];
-    for (let n = 0; n < keys.length; n += count) parts.push(seeTogether(keys.slice(n, n + count), commandTimeoutMs));
+    const parts: Promise<Inspection[]>[] = [];
+    for (let n = 0; n < keys.length; n += count) parts.push(inspectAtOnce(keys.slice(n, n + count), timeoutMs, token));
     return (await Promise.all(parts)).flat();
   }
 
   /** Inspects all keys. The script stops early if the locks have very many holders and waiters, so that other clients do not wait for it. */
-  async function seeTogether(keys: readonly string[], commandTimeoutMs: number): Promise<Seen[]> {
-    const all: Seen[] = [];
+  async function inspectAtOnce(keys: readonly string[], timeoutMs: number, token?: string): Promise<Inspection[]> {
+    const all: Inspection[] = [];
     while (all.length < keys.length) {
       const some = keys.slice(all.length);
       const queues = some.map((key) => companionOf(key, 'queue'));
       const call = scripts.inspect(some, queues, fenceKeyOf(some, client), maxShown);
-      const reply = await transport.requestAlone(call, some, commandTimeoutMs).catch((error) => {
+      const reply = await transport.requestAlone(call, some, timeoutMs).catch((error) => {
         if (some.length === 1 || error.redisCode !== 'CROSSSLOT') throw error;
       });
-      if (reply === undefined) return [...all, ...(await see(some, commandTimeoutMs))]; // key by key from now on
-      all.push(...inspectReply(reply, some));
+      if (reply === undefined) return [...all, ...(await inspect(some, timeoutMs, token))]; // key by key from now on
+      all.push(...inspectReply(reply, some, token));
     }
     return all;
   }
@@ -90,8 +90,7 @@ export function redisOperator(client: ScriptClient, transport: Transport, clock:
   }
 
   async function sendPlain(words: readonly string[], commandTimeoutMs: number): Promise<unknown> {
-    const ready = transport.ready(words[1]!, commandTimeoutMs, true);
-    if (ready !== undefined) await ready;
+    await transport.ready(words[1]!, commandTimeoutMs, true);
     const [send] = client.masters!();
     return withDeadline(send!(words), words[1]!, commandTimeoutMs, false);
   }
@@ -113,11 +112,7 @@ export function redisOperator(client: ScriptClient, transport: Transport, clock:
       async function* (prefix, commandTimeoutMs, isPaced = true) {
         for (const send of masters()) yield* scanKeys(send, prefix, commandTimeoutMs, isPaced);
       },
-    see,
-    async inspect(keys, commandTimeoutMs) {
-      const all = await see(keys, commandTimeoutMs);
-      return all.map((seen) => ('state' in seen ? seen.state : seen));
-    },
+    inspect,
     permitsOut(key, commandTimeoutMs) {
       const call = scripts.countPermits(key);
       return transport.request(call, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0]!);

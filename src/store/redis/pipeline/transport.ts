@@ -89,8 +89,7 @@ export class Transport {
    * requests leave before it: an inspection does not find a caller in the queue that has given up by then.
    */
   async requestAlone(call: ScriptCall, keys: Key, timeoutMs: number, keepsAlive = true): Promise<unknown> {
-    const ready = this.ready(keys, timeoutMs, true);
-    if (ready !== undefined) await ready;
+    await this.ready(keys, timeoutMs, true);
     this.#batch.flush();
     this.#sharedBatch.flush();
     return this.#sender.ask(call, keys, timeoutMs, keepsAlive);
