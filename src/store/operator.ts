@@ -1,7 +1,8 @@
 // The operator's view of a store: inspect locks, by key or all of them, and take a lock away. Also the registry: each process
 // writes down what it holds and waits for, so that its locks are found without reading every key.
 import type { LockBackendError } from '../core/errors';
-import type { LockState } from '../core/lock-state';
+import type { HolderState, HoldKind, LockState, WaiterState } from '../core/lock-state';
+import { idOf, ownerOf } from '../core/token';
 
 /** The channel on which holders hear that an operator has taken their lock away: `!<SHA-1 of the token> <key>`. */
 export const freedChannel = 'redis-exp-lock:1:freed';
@@ -39,6 +40,13 @@ export interface OwnedState extends LockState {
   owned?: boolean;
 }
 
+/** The state of a lock as a store has found it. Tokens end here: outside, a holder is an id and a label. */
+export interface InspectedLock {
+  readonly state: LockState;
+  /** The token of the holder that ends last. */
+  readonly token: string | undefined;
+}
+
 /** The state, or the reason for which it is not known. */
 export type Inspection = OwnedState | LockBackendError;
 
@@ -63,4 +71,25 @@ export interface Operator {
   readonly isLocal: boolean;
   /** The store's time minus this process's monotonic time, in ms; of a Redis never above the true difference. */
   readonly offsetMs: number;
+}
+
+/** The state, and whether `token` is its holder. */
+export function stateFor({ state, token: holder }: InspectedLock, token?: string): OwnedState {
+  return token === undefined ? state : { ...state, owned: holder === token };
+}
+
+export function holderOf(token: string, kind: HoldKind, permits: number, remaining: number): HolderState {
+  return { id: idOf(token), owner: ownerOf(token), kind, permits, remaining };
+}
+
+/** The waiter of an entry; undefined if the entry has expired. */
+export function waiterOf(
+  token: string,
+  kind: HoldKind,
+  ticket: number,
+  deadlineMs: number,
+  micros: number,
+): WaiterState | undefined {
+  if (deadlineMs < Math.floor(micros / 1000)) return undefined;
+  return { owner: ownerOf(token), kind, waitingMs: Math.max(Math.floor((micros - ticket) / 1000), 0) };
 }

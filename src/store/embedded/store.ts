@@ -19,8 +19,7 @@ import type {
   Store,
   SynchronousVerbs,
 } from '../contract';
-import { stateFor } from '../inspected';
-import { changedChannel, isOfRegistry, type Operator, processKey } from '../operator';
+import { changedChannel, isOfRegistry, type Operator, processKey, stateFor } from '../operator';
 import { slotAt } from '../slots';
 import { newsOf, type Values } from '../values';
 import type { CommandOutcome } from './machine/command';

@@ -19,9 +19,8 @@ import type {
 } from '../contract';
 import { type Slots, slotAt } from '../slots';
 import type { StoreCall } from './pipeline/plain';
-import { integers, strangeReply } from './replies';
 import * as scripts from './scripts/generated';
-import type { BatchableCall } from './scripts/script';
+import { type BatchableCall, integers, strangeReply } from './scripts/script';
 import type { ServerClock } from './server-clock';
 
 /** The first lifetime under `lifetime: null`: a grant whose reply our side never reads must not stay for ever. */

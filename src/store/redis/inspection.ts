@@ -3,10 +3,9 @@ import { foreignHolders, type HolderState, type HoldKind, type WaiterState } fro
 import { utf8 } from '../../core/runtime';
 import { isOurs, ownerOf } from '../../core/token';
 import { refusal } from '../backend-errors';
-import { holderOf, type InspectedLock, stateFor, waiterOf } from '../inspected';
-import type { Inspection } from '../operator';
+import { holderOf, type InspectedLock, type Inspection, stateFor, waiterOf } from '../operator';
 import { readersFirstMicros, writersFirstMicros } from '../protocol';
-import { strangeReply } from './replies';
+import { strangeReply } from './scripts/script';
 
 const kinds: Readonly<Record<string, HoldKind>> = {
   m: 'exclusive',

@@ -14,10 +14,9 @@ import { fenceKeyOf } from './commands';
 import { inspectReply } from './inspection';
 import { withDeadline } from './pipeline/deadlines';
 import type { Transport } from './pipeline/transport';
-import { integers, strangeReply } from './replies';
 import { scanKeys } from './scan';
 import * as scripts from './scripts/generated';
-import type { ScriptCall } from './scripts/script';
+import { integers, type ScriptCall, strangeReply } from './scripts/script';
 import type { ServerClock } from './server-clock';
 
 /** Keys in one command: no command takes longer than a millisecond. */

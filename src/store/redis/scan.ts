@@ -5,7 +5,7 @@ import { mayBeLock } from '../../core/keys';
 import { isOfRegistry } from '../operator';
 import type { SendWords } from './client';
 import { withDeadline } from './pipeline/deadlines';
-import { strangeReply } from './replies';
+import { strangeReply } from './scripts/script';
 
 /** The number of keys that one SCAN passes. */
 const keysInScan = 500;

@@ -2,8 +2,8 @@
 import { companionOf } from '../../core/keys';
 import { newsOf, type Values } from '../values';
 import type { Transport } from './pipeline/transport';
-import { integers, strangeReply } from './replies';
 import * as scripts from './scripts/generated';
+import { integers, strangeReply } from './scripts/script';
 
 export function redisValues(transport: Transport): Values {
   return {

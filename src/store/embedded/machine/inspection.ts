@@ -2,8 +2,7 @@
 
 import { kindOfMode, type LockState } from '../../../core/lock-state';
 import { ownerOf } from '../../../core/token';
-import { holderOf, type InspectedLock, waiterOf } from '../../inspected';
-import { maxShown } from '../../operator';
+import { holderOf, type InspectedLock, maxShown, waiterOf } from '../../operator';
 import { type LockRow, msOf, newShared, remainingOf } from './row';
 
 const kinds = { ...kindOfMode, mutex: 'exclusive' } as const;

@@ -8,8 +8,7 @@
 import { type Key, listOf } from '../../../core/keys';
 import { hashOf } from '../../../core/token';
 import type { ExtendReply, Mode, ReleaseReply, Slot } from '../../contract';
-import type { InspectedLock } from '../../inspected';
-import { freedChannel } from '../../operator';
+import { freedChannel, type InspectedLock } from '../../operator';
 import { limits, maxAheadMicros } from '../../protocol';
 import { type Slots, slotAt } from '../../slots';
 import type { AcquireCommand, CommandOutcome, ExtendCommand, LockRequest, Publish, ReleaseCommand } from './command';

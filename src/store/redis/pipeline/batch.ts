@@ -8,9 +8,8 @@ import { setImmediate } from '../../../core/real-timers';
 import { codeOf } from '../../backend-errors';
 import { type Moment, now } from '../../contract';
 import type { ScriptClient } from '../client';
-import { strangeReply } from '../replies';
 import * as scripts from '../scripts/generated';
-import type { ScriptCall } from '../scripts/script';
+import { type ScriptCall, strangeReply } from '../scripts/script';
 import type { BatchedCall, ReplyHandler, SendCall } from './deadlines';
 import { arePlain, asScript, type PlainCall, plainBatch, type StoreCall } from './plain';
 
