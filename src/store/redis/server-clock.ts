@@ -3,9 +3,6 @@
 export class ServerClock {
   /** Undefined until the first reply. */
   #offsetMs: number | undefined;
-  /** The last values that were learned: a batch reports the same values for each of its calls. */
-  #lastServerMs = 0;
-  #lastSentMs = 0;
 
   /** Server time minus monotonic time, in ms. Before the first reply it is a guess. */
   get offsetMs(): number {
@@ -19,9 +16,6 @@ export class ServerClock {
 
   /** Learns from one reply. The offset is at least (server time − our time of reading) and at most (server time − our time of sending). */
   learn(serverMs: number, sentMs: number): void {
-    if (serverMs === this.#lastServerMs && sentMs === this.#lastSentMs) return;
-    this.#lastServerMs = serverMs;
-    this.#lastSentMs = sentMs;
     const known = this.#offsetMs;
     const maxOffsetMs = serverMs + 1 - sentMs;
     // Nothing to learn: the lower bound is at most (server time − our time of sending), and the offset is that large already.
