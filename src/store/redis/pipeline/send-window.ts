@@ -57,42 +57,36 @@ export class SendWindow {
 
   /** Waits for room. @throws {LockBackendError} Redis answered no request for `timeoutMs`. The request was not sent. */
   room(keys: Key, timeoutMs: number, isOfHolder: boolean): Promise<void> {
-    return new Promise<void>((resolve, reject) => {
-      const list = isOfHolder ? this.#ofHolders : this.#others; // H99f
-      const leave = this.#watch(timeoutMs, () => {
+    const list = isOfHolder ? this.#ofHolders : this.#others; // H99f
+    const admitted = new Promise<void>((resolve, reject) => {
+      let alarm: Alarm | undefined;
+      let sinceMs = performance.now();
+      const watch = (): void => {
+        alarm = timers.setAt(() => setImmediate(onTime), sinceMs + timeoutMs);
+      };
+      // After a blocked event loop, timers run before the replies that have arrived are read.
+      const onTime = (): void => {
+        if (alarm === undefined) return;
+        if (this.#answeredMs <= sinceMs) return onSilence(); // H99g
+        sinceMs = this.#answeredMs;
+        watch();
+      };
+      const onSilence = (): void => {
         list.delete(waiting);
         reject(unsent(silence(keys, timeoutMs)));
-      });
+      };
       const admit = (): void => {
-        leave();
+        clearAlarm(alarm);
+        alarm = undefined;
         resolve();
       };
       const waiting: WaitingRequest = { admit, before: undefined, after: undefined };
       list.add(waiting);
-    }).then(() => {
+      watch();
+    });
+    return admitted.then(() => {
       this.#admitted -= 1;
     });
-  }
-
-  /** Calls `onSilence` once no request has been answered for `timeoutMs`. Returns a function that ends the watch. */
-  #watch(timeoutMs: number, onSilence: () => void): () => void {
-    let alarm: Alarm | undefined;
-    let sinceMs = performance.now();
-    const watch = (): void => {
-      alarm = timers.setAt(() => setImmediate(onTime), sinceMs + timeoutMs);
-    };
-    // After a blocked event loop, timers run before the replies that have arrived are read.
-    const onTime = (): void => {
-      if (alarm === undefined) return;
-      if (this.#answeredMs <= sinceMs) return onSilence(); // H99g
-      sinceMs = this.#answeredMs;
-      watch();
-    };
-    watch();
-    return () => {
-      clearAlarm(alarm);
-      alarm = undefined;
-    };
   }
 
   /** Gives room to as many waiting requests as there is room for. */
