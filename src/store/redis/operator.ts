@@ -52,11 +52,9 @@ export function redisOperator(client: ScriptClient, transport: Transport, clock:
   }
 
   /** The records, several at once: few enough that their length does not block the server. */
-  async function recordsOf(ids: readonly string[], commandTimeoutMs: number): Promise<string[]> {
+  async function recordsOf(ids: readonly string[], timeoutMs: number): Promise<string[]> {
     const read = (key: string): Promise<unknown> =>
-      isSingle()
-        ? sendPlain(['GET', key], commandTimeoutMs)
-        : transport.requestAlone(scripts.readValue(key), key, commandTimeoutMs);
+      isSingle() ? sendPlain(['GET', key], timeoutMs) : transport.requestAlone(scripts.readValue(key), key, timeoutMs);
     const texts: string[] = [];
     for (let n = 0, count = minTexts; n < ids.length; ) {
       const some = ids.slice(n, n + count).map((id) => read(processKey(String(id))));
@@ -70,16 +68,11 @@ export function redisOperator(client: ScriptClient, transport: Transport, clock:
   }
 
   /** Writes the record. A script copies its text three times: 256 kB take the server 390 µs to write and 460 to read, plainly 9 and 80. */
-  async function write(
-    key: string,
-    text: string | undefined,
-    ttlMs: number,
-    commandTimeoutMs: number,
-  ): Promise<boolean> {
+  async function write(key: string, text: string | undefined, ttlMs: number, timeoutMs: number): Promise<boolean> {
     if (!text || text.length < longText || !isSingle()) {
-      return (await sendQuietly(scripts.writeProcess(key, text ?? '=', ttlMs), commandTimeoutMs)) === 1;
+      return (await sendQuietly(scripts.writeProcess(key, text ?? '=', ttlMs), timeoutMs)) === 1;
     }
-    await sendPlain(['SET', key, text, 'PX', String(ttlMs)], commandTimeoutMs);
+    await sendPlain(['SET', key, text, 'PX', String(ttlMs)], timeoutMs);
     return true;
   }
 
@@ -88,16 +81,16 @@ export function redisOperator(client: ScriptClient, transport: Transport, clock:
     return !client.clustered && client.masters !== undefined;
   }
 
-  async function sendPlain(words: readonly string[], commandTimeoutMs: number): Promise<unknown> {
-    await transport.ready(words[1]!, commandTimeoutMs, true);
+  async function sendPlain(words: readonly string[], timeoutMs: number): Promise<unknown> {
+    await transport.ready(words[1]!, timeoutMs, true);
     const [send] = client.masters!();
-    return withDeadline(send!(words), words[1]!, commandTimeoutMs, false);
+    return withDeadline(send!(words), words[1]!, timeoutMs, false);
   }
 
   /** Sends a script without keeping the process alive for its reply. */
-  async function sendQuietly(call: ScriptCall, commandTimeoutMs: number): Promise<number> {
+  async function sendQuietly(call: ScriptCall, timeoutMs: number): Promise<number> {
     const key = call.keys[0]!;
-    return integers(await transport.requestAlone(call, key, commandTimeoutMs, false), 1, key)[0]!;
+    return integers(await transport.requestAlone(call, key, timeoutMs, false), 1, key)[0]!;
   }
 
   const { masters } = client;

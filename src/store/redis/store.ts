@@ -50,9 +50,7 @@ export function directStore(client: object): Pick<Store, 'acquire' | 'release'> 
   return redisStore(client).direct;
 }
 
-interface RedisStore extends Node {
-  readonly direct: Pick<Store, 'acquire' | 'release'>;
-}
+type RedisStore = Node & { readonly direct: Pick<Store, 'acquire' | 'release'> };
 
 function storeOver(client: ScriptClient): RedisStore {
   const { subscribe, keyPrefix, generation } = client;
