@@ -1,9 +1,8 @@
 // Tokens of requests with an unknown outcome. Each is released until Redis has answered after the last moment at which the
 // token could still take a lock.
 
-import { timers } from '../core/clock';
+import { now, timers } from '../core/clock';
 import type { LockBackendError } from '../core/errors';
-import { now, type ReleaseReply, type ReleaseRequest } from './contract';
 import type { LateRequest } from './late-request';
 
 /** The maximum time of releasing: if Redis is silent for longer, the key has ended by itself. */
@@ -12,16 +11,16 @@ const keepReleasingMs = 60_000;
 const clockStepMs = 2;
 
 export class Abandoned {
-  readonly #release: (request: ReleaseRequest) => Promise<ReleaseReply>;
   readonly #pending = new Set<Promise<void>>();
 
-  constructor(release: (request: ReleaseRequest) => Promise<ReleaseReply>) {
-    this.#release = release;
-  }
-
-  /** Resolves once a release was tried after the late request; further releases follow while Redis is silent. */
-  add(request: ReleaseRequest, late: LateRequest | undefined): Promise<void> {
-    const work = this.#releaseTwice(request, late).finally(() => this.#pending.delete(work));
+  /** Resolves once a release was tried after the late request; further releases follow, each after a pause, while Redis is silent. */
+  add(send: () => Promise<unknown>, pauseMs: number, late?: LateRequest): Promise<void> {
+    const release = (): Promise<boolean> =>
+      send().then(
+        () => true,
+        (error: LockBackendError) => !error.retryable,
+      );
+    const work = releaseTwice(release, pauseMs, late).finally(() => this.#pending.delete(work));
     this.#pending.add(work);
     return work;
   }
@@ -30,21 +29,16 @@ export class Abandoned {
   async settled(): Promise<void> {
     while (this.#pending.size > 0) await Promise.all(this.#pending);
   }
+}
 
-  async #releaseTwice(request: ReleaseRequest, late: LateRequest | undefined): Promise<void> {
-    const release = async (): Promise<boolean> =>
-      this.#release(request).then(
-        () => true,
-        (error: LockBackendError) => !error.retryable,
-      );
-    const isReleased = await release();
-    const nowMs = now().monoMs;
-    const leftMs = (late?.untilMs ?? nowMs) - nowMs;
-    if (isReleased && leftMs <= 0) return; // H8b
-    // The first release undoes a late request that ran before it; the second undoes one that ran, in time, after the first.
-    await pause(leftMs + clockStepMs);
-    if (!(await release())) void keepReleasing(release, request.commandTimeoutMs);
-  }
+async function releaseTwice(release: () => Promise<boolean>, pauseMs: number, late?: LateRequest): Promise<void> {
+  const isReleased = await release();
+  const nowMs = now().monoMs;
+  const leftMs = (late?.untilMs ?? nowMs) - nowMs;
+  if (isReleased && leftMs <= 0) return; // H8b
+  // The first release undoes a late request that ran before it; the second undoes one that ran, in time, after the first.
+  await pause(leftMs + clockStepMs);
+  if (!(await release())) void keepReleasing(release, pauseMs);
 }
 
 async function keepReleasing(release: () => Promise<boolean>, pauseMs: number): Promise<void> {

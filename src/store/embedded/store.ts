@@ -74,7 +74,7 @@ export function standFor<Handle extends EmbeddedStore>(handle: Handle, table: Ta
 function storeOn(table: Table, kind: Store['kind']): Store {
   const verbs = verbsOn(table);
   const release = async (request: ReleaseRequest): Promise<ReleaseReply> => verbs.release(request);
-  const abandoned = new Abandoned(release);
+  const abandoned = new Abandoned();
   return {
     kind,
     keyPrefix: '',
@@ -88,7 +88,7 @@ function storeOn(table: Table, kind: Store['kind']): Store {
     release,
     releaseAndAcquire: async (...requests) => verbs.releaseAndAcquire(...requests),
     // All commands of the token have been carried out, so a single release is enough, once the table can be written.
-    abandon: (request) => abandoned.add(request, undefined),
+    abandon: (request) => abandoned.add(() => release(request), request.commandTimeoutMs),
     async inspect(key, _commandTimeoutMs, token) {
       return table.run((machine, micros) => stateFor(machine.inspect(key, micros), token), key);
     },

@@ -59,7 +59,7 @@ function storeOver(client: ScriptClient): RedisStore {
   const replicas = new Replicas(client);
   const operator = redisOperator(client, transport, clock);
   const warnAtGrant = deploymentWarnings(client);
-  const abandoned = new Abandoned(release);
+  const abandoned = new Abandoned();
   let scopes = 0;
 
   const fenceKey = (keys: Key): string => commands.fenceKeyOf(keys, client);
@@ -198,7 +198,7 @@ function storeOver(client: ScriptClient): RedisStore {
       if (meaning === undefined) throw strangeReply(reply, keys);
       return [commands.releaseReply(reply.slice(0, 1), keys), meaning];
     },
-    abandon: (request, late) => abandoned.add(request, late),
+    abandon: (request, late) => abandoned.add(() => release(request), request.commandTimeoutMs, late),
     raise(request) {
       const { keys, commandTimeoutMs } = request;
       const call = commands.raiseCall(request, fenceKey(keys));
