@@ -21,10 +21,7 @@ export interface ScriptClient {
   readonly advice?: string | undefined;
   evalsha(sha: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
   eval(lua: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
-  /**
-   * True if keys of different slots cannot go in one script: for a cluster client, and for any other client once its server has
-   * refused them.
-   */
+  /** True if keys of different slots cannot go in one script: for a cluster client, and for any other once its server refused them. */
   clustered: boolean;
   /** Sends a command without keys to any node. Resolves with the reply as JSON, whose form depends on client and protocol. */
   command(...words: string[]): Promise<string>;

@@ -81,7 +81,11 @@ export function releaseCall(
   fence: string,
   next: string[] = [],
 ): StoreCall {
-  if (held !== undefined) return releaseSharedCall(keys, token, ticket, held);
+  if (held !== undefined) {
+    const key = listOf(keys)[0]!;
+    const queue = companionOf(key, 'queue');
+    return scripts.releaseShared(key, queue, companionOf(key, 'limit'), token, memberOf(token, held), ticket);
+  }
   if (isConfirmed && typeof keys === 'string' && ticket === 0)
     return { verb: 'release', key: keys, token, fence, lifetimeMs: 0, notAfter: 0, fences: 0, minFence: 0, yieldMs };
   return scripts.release(...keysOf(keys), fence, token, ticket, yieldMs, next);
@@ -138,12 +142,6 @@ function placeOf({ queueAs, minFence, token, beside }: AcquireRequest): string[]
   const { channel, id, ticket, silenceMs = 0, token: whose = token } = queueAs ?? notQueued;
   const place = [channel, id, String(ticket), String(silenceMs)];
   return minFence === undefined ? place : [...place, whose, minFence.toFixed(0)];
-}
-
-function releaseSharedCall(keys: Key, token: string, ticket: number, held: HeldMode): BatchableCall {
-  const key = listOf(keys)[0]!;
-  const queue = companionOf(key, 'queue');
-  return scripts.releaseShared(key, queue, companionOf(key, 'limit'), token, memberOf(token, held), ticket);
 }
 
 /** The holder's member of the sorted set, so that the script need not search for it; '' if our side does not know all of it. */

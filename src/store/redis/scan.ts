@@ -15,10 +15,7 @@ const serverShare = 0.015;
 const scanMicros = 1;
 const inspectMicros = 5;
 
-/**
- * @param isPaced Pauses after each step until the server has had its rest from that step, and from the inspection of the keys
- * found.
- */
+/** @param isPaced Pauses after each step until the server has had its rest from it, and from the inspection of the keys found. */
 export async function* scanKeys(
   send: SendWords,
   prefix: string,

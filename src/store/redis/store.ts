@@ -38,11 +38,7 @@ import type { CallAt, SentReply } from './wait-connection';
 /** The uptime, above every lifetime, from which a server no longer counts as new. */
 const newMs = 86_400_000;
 
-/**
- * The store of a client; always the same one for the same client.
- *
- * @throws {TypeError} `ERR_LOCK_OPTION` for anything that is no known client.
- */
+/** The store of a client, always the same one. @throws {TypeError} `ERR_LOCK_OPTION` for anything that is no known client. */
 export const redisStore: (client: object) => RedisStore = perObject((client) => storeOver(scriptClient(client)));
 
 /** The verbs that the shims use, which make one attempt at a time: a call leaves at once, unless many are on their way. */

@@ -39,10 +39,7 @@ export class WaitConnection {
   #isRunning = false;
   #isWaiting = false;
 
-  /**
-   * @param maxWaitMs The maximum time of one WAIT; a request may take part in several.
-   * @param owner The client for which the connection was made.
-   */
+  /** @param maxWaitMs The maximum time of one WAIT; a request may take part in several. */
   constructor(client: DedicatedClient, minReplicas: number, maxWaitMs: number, owner: ScriptClient) {
     this.#client = client;
     this.#minReplicas = minReplicas;

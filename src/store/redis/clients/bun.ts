@@ -12,18 +12,14 @@ export function bun(client: ForeignClient): ScriptClient {
   return {
     ...clientOf(client, ([name, ...words]) => client.send(name, words)),
     readiness: readinessOf(client),
-    // A connection with a subscription keeps a process of Bun alive; the connection ends with the client, at the next
-    // heartbeat.
+    // A connection with a subscription keeps a process of Bun alive; it ends with the client, at the next heartbeat.
     subscribe: hasMethods(client, 'duplicate', 'subscribe')
       ? subscribeOver(subscriberOn(client), () => client.connected === false)
       : undefined,
   };
 }
 
-/**
- * The readiness of the client. The client's owner need not connect it, so our side does, once, as the owner's first command
- * would. A client that was closed looks like one that reconnects.
- */
+/** Connects the client once, as its owner's first command would. A client that was closed looks like one that reconnects. */
 function readinessOf(client: ForeignClient): () => Readiness {
   let isStarted = false;
   return () => {

@@ -30,10 +30,8 @@ export class Batch {
   readonly #send: SendCall;
 
   /**
-   * @param maxCalls The maximum number of calls in one batch.
-   * @param defer Schedules the flush. nextTick runs when the microtasks of this tick are done: by then every caller that the
-   * last replies resumed has added its call. setImmediate runs when, in addition, every caller whose timer is due has added its
-   * call.
+   * @param defer Schedules the flush. nextTick runs once every caller that the last replies resumed has added its call, and
+   * setImmediate once every caller whose timer is due has, too.
    */
   constructor(
     maxCalls: number,
