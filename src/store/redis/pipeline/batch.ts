@@ -25,7 +25,7 @@ export class Batch {
   #sentAt: Moment | undefined;
   #isPlainRefused = false;
   readonly #maxCalls: number;
-  readonly #client: Pick<ScriptClient, 'clustered'>;
+  readonly #client: ScriptClient;
   readonly #defer: (flush: () => void) => unknown;
   readonly #send: SendCall;
 
@@ -33,12 +33,7 @@ export class Batch {
    * @param defer Schedules the flush. nextTick runs once every caller that the last replies resumed has added its call, and
    * setImmediate once every caller whose timer is due has, too.
    */
-  constructor(
-    maxCalls: number,
-    client: Pick<ScriptClient, 'clustered'>,
-    send: SendCall,
-    defer: (flush: () => void) => unknown,
-  ) {
+  constructor(maxCalls: number, client: ScriptClient, send: SendCall, defer: (flush: () => void) => unknown) {
     this.#maxCalls = maxCalls;
     this.#client = client;
     this.#send = send;

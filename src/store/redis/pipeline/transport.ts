@@ -76,8 +76,12 @@ export class Transport {
           reject(error);
         }
       };
+      // Cluster clients do not notice a node that hangs: after a silent request the client finds the node again.
+      const onError = (error: LockBackendError): void => {
+        if (error.unknown) this.#client.relocate?.(listOf(keys)[0]!);
+        reject(error);
+      };
       const batch = hasOwnScript(call) ? this.#batch : this.#sharedBatch;
-      const onError = this.#onError(keys, reject);
       const pending = new PendingRequest(call, keys, timeoutMs, keepsAlive, onReply, onError, this.#window);
       this.#window.sent();
       batch.add(pending); // H99j
@@ -98,16 +102,6 @@ export class Transport {
   /** Sends the calls of this tick now, if few others are on their way. */
   flushIfQuiet(): void {
     if (this.#window.isQuiet) this.#batch.flush();
-  }
-
-  /** The handler of an error. Cluster clients do not notice a node that hangs: after a silent request the client finds the node again. */
-  #onError(keys: Key, reject: (error: LockBackendError) => void): (error: LockBackendError) => void {
-    const { relocate } = this.#client;
-    if (relocate === undefined) return reject;
-    return (error) => {
-      if (error.unknown) relocate(listOf(keys)[0]!);
-      reject(error);
-    };
   }
 
   /**
