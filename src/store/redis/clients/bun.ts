@@ -4,10 +4,6 @@ import type { Readiness, ScriptClient } from '../client';
 import { clientOf, type ForeignClient, hasMethods } from './shape';
 import { type OpenSubscriber, subscribeOver } from './subscriptions';
 
-export function isBun(client: unknown): client is ForeignClient {
-  return hasMethods(client, 'send');
-}
-
 export function bun(client: ForeignClient): ScriptClient {
   return {
     ...clientOf(client, ([name, ...words]) => client.send(name, words)),

@@ -6,10 +6,6 @@ import { clientOf, type ForeignClient, hasMethods } from './shape';
 /** GLIDE's `Decoder.String`: replies as text, whatever the client is configured to return. */
 const asText = { decoder: 1 };
 
-export function isGlide(client: unknown): client is ForeignClient {
-  return hasMethods(client, 'customCommand', 'invokeScript');
-}
-
 export function glide(client: ForeignClient): ScriptClient {
   const clustered = hasMethods(client, 'pubsubShardChannels');
   const send: SendWords = (words) => client.customCommand(words, asText).catch(inRedisWords);

@@ -1,13 +1,8 @@
 // ioredis 5 and 6, client and Cluster, and iovalkey, which is a copy of 5.
 import { slotOf } from '../../../core/keys';
 import type { DedicatedClient, Readiness, ScriptClient } from '../client';
-import { anyOf, clientOf, countOf, type ForeignClient, hasMethods } from './shape';
+import { anyOf, clientOf, countOf, type ForeignClient } from './shape';
 import { type OpenSubscriber, subscribeOver } from './subscriptions';
-
-/** True for a client of ioredis; a pipeline has the same methods, but no state. */
-export function isIORedis(client: unknown): client is ForeignClient {
-  return hasMethods(client, 'defineCommand', 'evalsha', 'eval') && typeof (client as ForeignClient).status === 'string';
-}
 
 export function ioredis(client: ForeignClient): ScriptClient {
   const clustered = client.isCluster === true;

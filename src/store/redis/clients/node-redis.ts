@@ -5,13 +5,6 @@ import type { DedicatedClient, Readiness, ScriptClient, SendWords } from '../cli
 import { anyOf, clientOf, countOf, type ForeignClient, hasMethods, noDedicated } from './shape';
 import { type OpenSubscriber, subscribeOver } from './subscriptions';
 
-/** True for a client, which has a state; the objects of multi() and legacy() have the same methods, but no state. */
-export function isNodeRedis(client: unknown): client is ForeignClient {
-  if (!hasMethods(client, 'evalSha', 'eval')) return false;
-  const { isReady, isOpen } = client as ForeignClient;
-  return typeof isReady === 'boolean' || typeof isOpen === 'boolean';
-}
-
 type NodeRedisKind = 'client' | 'cluster' | 'sentinel' | 'pool';
 
 function kindOf(client: ForeignClient): NodeRedisKind {

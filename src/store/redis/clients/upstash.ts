@@ -5,12 +5,6 @@
 import type { ScriptClient, SendWords } from '../client';
 import { clientOf, type ForeignClient, hasMethods } from './shape';
 
-/** True for this client; pipelines, those of ioredis too, have the same methods, but collect commands. */
-export function isUpstash(client: unknown): client is ForeignClient {
-  if (!hasMethods(client, 'eval', 'evalsha')) return false;
-  return !['multiExec', 'defineCommand'].some((name) => name in (client as ForeignClient));
-}
-
 export function upstash(client: ForeignClient): ScriptClient {
   const send = hasMethods(client.client, 'request') ? overHttp(client.client) : byMethods(client);
   const common = clientOf(client, (words) =>
