@@ -226,7 +226,7 @@ export interface GrantSource {
 }
 
 export interface Channels {
-  /** Subscribes to a channel. `onGap`: messages may have been missed. `onClosed`: the client was closed, and no message will come. */
+  /** Subscribes to a channel. `onGap`: messages may have been missed. `onClosed`: the client was closed; no message will come. */
   listen(
     channel: string,
     onMessage: (text: string) => void,

@@ -3,12 +3,8 @@
 // and our side adds it.
 import type { Channels } from '../contract';
 
-export type Readiness =
-  | 'ready'
-  /** Connecting or reconnecting: worth a short wait. */
-  | 'soon'
-  /** connect() was not called, or the client was closed. */
-  | 'closed';
+/** `soon`: connecting or reconnecting, which is worth a short wait. `closed`: connect() was not called, or the client was closed. */
+export type Readiness = 'ready' | 'soon' | 'closed';
 
 /** Sends any command, as its words. */
 export type SendWords = (words: readonly string[]) => Promise<unknown>;
@@ -21,7 +17,7 @@ export interface ScriptClient {
   readonly advice?: string | undefined;
   evalsha(sha: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
   eval(lua: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
-  /** True if keys of different slots cannot go in one script: for a cluster client, and for any other once its server refused them. */
+  /** True if keys of different slots cannot go in one script: for a cluster client, and once a server has refused them. */
   clustered: boolean;
   /** Sends a command without keys to any node. Resolves with the reply as JSON, whose form depends on client and protocol. */
   command(...words: string[]): Promise<string>;

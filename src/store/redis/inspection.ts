@@ -15,7 +15,7 @@ const kinds: Readonly<Record<string, HoldKind>> = {
   p: 'permits',
 };
 
-/** The states of the first keys, at least one, in their order. @throws {LockBackendError} the reply is not one that the script gives. */
+/** The states of the first keys, at least one, in their order. @throws {LockBackendError} a reply of another form. */
 export function inspectReply(reply: unknown, keys: readonly string[], token?: string): Inspection[] {
   const isList = Array.isArray(reply) && reply.length > 2 && reply.length <= keys.length + 2;
   if (!isList || !Number.isSafeInteger(reply[0])) throw strangeReply(reply, keys);
