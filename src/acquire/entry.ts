@@ -6,11 +6,9 @@
 // change in place waits like this with the token of the held lock.
 import { pollPauseMs, silenceFor } from '../queue/policy';
 import type { Effort } from '../queue/queue';
-import type { Queues } from '../queue/queues';
 import type { WakeUpSubscription } from '../queue/wake-ups';
 import { type AcquireReply, noChannel, type QueueEntry } from '../store/contract';
 import { type BusyReply, Polling } from './polling';
-import { queuesFor } from './spec';
 
 /** The lateness that a polling caller is allowed, beside a second pause, before its entry expires. */
 const latenessMs = 100;
@@ -60,7 +58,7 @@ export class EntryPolling extends Polling {
     const { ticket } = this.attempts;
     if (this.#subscription !== undefined) {
       const { channel, id } = this.#subscription;
-      this.#minPollMs = queuesFor(this.spec)!.minPollMs;
+      this.#minPollMs = this.queues!.minPollMs;
       return { channel, id, ticket, silenceMs: silenceFor(this.#minPollMs) };
     }
     const { pauseMs } = this;
@@ -68,12 +66,12 @@ export class EntryPolling extends Polling {
     return { channel: noChannel, id: '0', ticket, silenceMs: Math.ceil(2 * pauseMs + latenessMs) };
   }
 
-  protected override enqueue({ wakeUps }: Queues): void {
+  protected override enqueue(): void {
     const { keys, mode } = this.spec;
     const { kind, permits } = mode!;
     // A reader takes nothing of what a writer releases: every other reader has room beside it. A writer takes everything.
     const takes = kind === 'counted' ? permits : kind === 'exclusive' ? Number.POSITIVE_INFINITY : 0;
-    this.#subscription = wakeUps.subscribe(keys as string, takes, (isBehind) => this.wake(isBehind));
+    this.#subscription = this.queues!.wakeUps.subscribe(keys as string, takes, (isBehind) => this.wake(isBehind));
     this.wasQueued = true;
     this.attempt();
   }

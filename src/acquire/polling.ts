@@ -9,11 +9,11 @@ import type { HeldLock } from '../hold/held-lock';
 import { tooLate } from '../hold/validity';
 import type { Fetch } from '../queue/group';
 import type { Effort } from '../queue/queue';
-import type { Queues } from '../queue/queues';
+import { type Queues, queuesOf } from '../queue/queues';
 import type { AcquireReply, Grant } from '../store/contract';
 import { type Attempting, Attempts } from './attempts';
 import { timedOut, tooMany, triedInVain } from './refusals';
-import { type AcquireSpec, queuesFor } from './spec';
+import { type AcquireSpec, isQueued } from './spec';
 
 export type BusyReply = AcquireReply & { readonly granted: false };
 
@@ -38,6 +38,8 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   protected readonly spec: AcquireSpec;
   protected readonly attempts: Attempts;
   protected readonly caller: Caller;
+  /** The queues of the store; undefined if this wait may not be queued. */
+  protected readonly queues: Queues | undefined;
   /** True once wake-ups could not be opened in time. */
   #isDeaf = false;
   /** Set when a wake-up came while an attempt was in flight. The store may have answered that attempt before the wake-up. */
@@ -47,11 +49,13 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   constructor(spec: AcquireSpec, caller: Caller) {
     this.spec = spec;
     this.caller = caller;
+    const mayQueue = isQueued(spec.settings) && typeof spec.keys === 'string';
+    this.queues = mayQueue ? queuesOf(spec.scope, spec.store) : undefined;
     this.attempts = new Attempts(spec, this);
   }
 
-  /** Waits with `queues` from now on: their wake-ups are open. */
-  protected abstract enqueue(queues: Queues): void;
+  /** Waits with the queues from now on: their wake-ups are open. */
+  protected abstract enqueue(): void;
 
   /** Number of attempts that the caller has made by itself. */
   get count(): number {
@@ -68,21 +72,21 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   }
 
   begin(): void {
-    const queues = queuesFor(this.spec);
+    const wakeUps = this.queues?.wakeUps;
     // Other callers may wait for this key until wake-ups are open: this one waits behind them.
-    const mayWait = queues?.wakeUps.isOpen || queues?.wakeUps.isAwaited(this.spec.keys as string);
-    if (mayWait) this.enqueueWhenOpen(queues!);
-    else this.beginAlone(queues);
+    if (wakeUps?.isOpen || wakeUps?.isAwaited(this.spec.keys as string)) this.enqueueWhenOpen();
+    else this.beginAlone();
   }
 
   /** Begins if no other caller is known to wait. */
-  protected beginAlone(_queues: Queues | undefined): void {
+  protected beginAlone(): void {
     this.attempt();
   }
 
   /** An attempt under way is abandoned, so that a late grant is released. */
   giveUp(): void {
-    this.#end();
+    this.stop();
+    this.attempts.drop();
   }
 
   onReply(reply: AcquireReply, token: string): void {
@@ -134,7 +138,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
 
   /** The pause that follows the attempt made now if the key is busy; undefined if the attempt is the last one, or the caller is queued. */
   protected get pauseMs(): number | undefined {
-    const polls = !this.isLast && (this.#isDeaf || queuesFor(this.spec) === undefined);
+    const polls = !this.isLast && (this.#isDeaf || this.queues === undefined);
     return polls ? this.attempts.nextPauseMs() : undefined;
   }
 
@@ -151,9 +155,9 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     if (timeoutMs === 0 || this.caller.leftMs <= 0) return this.fail(failure ?? timedOut(this.spec, this)); // H72b
     if (count > maxRetries) return this.fail(failure ?? (this.spec.isTry ? triedInVain : tooMany(this.spec, count))); // H72
     this.caller.troubled(failure);
-    const queues = failure === undefined && !this.wasQueued ? queuesFor(this.spec) : undefined;
-    const isDeaf = this.#isDeaf && !queues?.wakeUps.isOpen; // H27d
-    if (queues !== undefined && !isDeaf) return this.enqueueWhenOpen(queues);
+    const mayQueue = failure === undefined && !this.wasQueued && this.queues !== undefined;
+    const isDeaf = this.#isDeaf && !this.queues?.wakeUps.isOpen; // H27d
+    if (mayQueue && !isDeaf) return this.enqueueWhenOpen();
     if (failure !== undefined) return this.#pauseAndAttempt();
     this.#pauseAndAttempt(this.#wasWoken ? 0 : this.pauseWhileBusyMs());
   }
@@ -164,7 +168,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   }
 
   protected fail(error: unknown): void {
-    this.#end();
+    this.giveUp();
     this.caller.failed(error, this);
   }
 
@@ -174,16 +178,12 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     this.#stopOpening?.();
   }
 
-  #end(): void {
-    this.stop();
-    this.attempts.drop();
-  }
-
   /** Is queued once wake-ups are open. Polls if they cannot be opened or take too long. */
-  protected enqueueWhenOpen(queues: Queues): void {
+  protected enqueueWhenOpen(): void {
     const { keys, settings } = this.spec;
-    if (queues.wakeUps.isOpen) return this.enqueue(queues);
-    const enqueue = (): void => this.enqueue(queues);
+    const { wakeUps } = this.queues!;
+    if (wakeUps.isOpen) return this.enqueue();
+    const enqueue = (): void => this.enqueue();
     const poll = (error: unknown): void => {
       this.#isDeaf = true;
       const message = `${describe(this.spec.key)} is polled for: no message can be heard`;
@@ -191,7 +191,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
       if (this.attempts.count === 0) this.attempt();
       else this.#pauseAndAttempt();
     };
-    this.#stopOpening = queues.wakeUps.whenOpen(keys as string, settings.commandTimeoutMs, enqueue, poll);
+    this.#stopOpening = wakeUps.whenOpen(keys as string, settings.commandTimeoutMs, enqueue, poll);
   }
 
   #pauseAndAttempt(wantedMs = this.attempts.nextPauseMs()): void {

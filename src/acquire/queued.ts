@@ -9,10 +9,9 @@ import { setImmediate } from '../core/real-timers';
 import { hasIncomingRequests } from '../core/runtime';
 import { handOffsAlone } from '../queue/policy';
 import type { Effort, Position, Waiter } from '../queue/queue';
-import type { Queues } from '../queue/queues';
 import type { AcquireReply, GrantSource, ReleaseRequest, Store } from '../store/contract';
 import { Polling, type PollingCaller } from './polling';
-import { queuesFor, termsOf } from './spec';
+import { termsOf } from './spec';
 
 /** The callers that want one key. */
 interface Line {
@@ -60,8 +59,6 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
   /** The position in the queue; undefined before the caller is queued. */
   #position: Position | undefined;
   #line: Line | undefined;
-  /** True if the first in line polls for the others. */
-  #polls = false;
 
   override get effort(): Effort {
     return this.#position === undefined ? super.effort : { attempts: 1, queued: this.#position.hasWaited };
@@ -90,10 +87,9 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
     return true;
   }
 
-  protected override beginAlone(queues: Queues | undefined): void {
+  protected override beginAlone(): void {
     const { keys, settings } = this.spec;
     const mayLineUp = settings.queued && typeof keys === 'string' && !hasIncomingRequests;
-    this.#polls = queues === undefined;
     if (mayLineUp && this.#isBehind()) return; // H99c
     this.attempt();
   }
@@ -103,15 +99,15 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
     const lines = linesOf(this.spec.store);
     const key = this.spec.keys as string;
     const line = lines.get(key) ?? { first: this, others: new LinkedList<Queued>(), inARow: 0, failure: undefined };
-    const isAtOurPace = !this.#polls || line.first.caller.retryTimeoutMs === this.caller.retryTimeoutMs;
-    if (line.first.#polls !== this.#polls || !isAtOurPace) return false;
+    const isAtOurPace = this.queues !== undefined || line.first.caller.retryTimeoutMs === this.caller.retryTimeoutMs;
+    if (line.first.queues !== this.queues || !isAtOurPace) return false;
     this.#line = line;
     if (line.first === this) {
       lines.set(key, line);
       return false;
     }
     line.others.add(this);
-    this.wasQueued = this.#polls;
+    this.wasQueued = this.queues === undefined;
     if (line.failure !== undefined) this.caller.troubled(line.failure);
     return true;
   }
@@ -123,7 +119,7 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
     const failure = error instanceof LockBackendError ? error : undefined;
     if (failure !== line.failure) for (const other of line.others) other.caller.troubled(failure); // H72g
     line.failure = failure;
-    if (!this.#polls) this.#leave();
+    if (this.queues !== undefined) this.#leave();
   }
 
   protected override stop(): void {
@@ -137,7 +133,7 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
     this.#line = undefined;
     if (line.first !== this) return void line.others.delete(this);
     const dissolve = (): void => this.#dissolve(line);
-    if (this.#polls) queueMicrotask(() => this.#passOn(line));
+    if (this.queues === undefined) queueMicrotask(() => this.#passOn(line));
     else if (line.others.size === 0) dissolve();
     // A turn of its own: a function that was granted the lock begins before thousands are queued.
     else setImmediate(dissolve); // H7c
@@ -157,16 +153,16 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
     for (let other = line.others.first; other !== undefined; other = line.others.first) {
       line.others.delete(other);
       other.#line = undefined;
-      other.enqueueWhenOpen(queuesFor(other.spec)!);
+      other.enqueueWhenOpen();
     }
   }
 
-  protected override enqueue(queues: Queues): void {
+  protected override enqueue(): void {
     // The queue requests with its own token.
     this.attempts.drop();
     // Wake-ups are open, so Redis answers: an earlier failure is no longer why the caller waits.
     this.caller.troubled(undefined); // H72h
     this.wasQueued = true;
-    this.#position = queues.queue(termsOf(this.spec)).join(this.caller);
+    this.#position = this.queues!.queue(termsOf(this.spec)).join(this.caller);
   }
 }

@@ -6,7 +6,6 @@ import type { Frame } from '../hold/async-context';
 import type { HeldLock } from '../hold/held-lock';
 import type { Awaited, Scope } from '../hold/scope';
 import type { WaitTerms } from '../queue/queue';
-import { type Queues, queuesOf } from '../queue/queues';
 import type { AcquireReply, AcquireRequest, Slot } from '../store/contract';
 import type { LateRequest } from '../store/late-request';
 import type { Slots } from '../store/slots';
@@ -59,11 +58,6 @@ export interface Change {
   revert(request: AcquireRequest, late: LateRequest | undefined): void;
 }
 
-/** The queues of the store, if this wait may be queued. */
-export function queuesFor({ keys, scope, settings, store }: AcquireSpec): Queues | undefined {
-  return isQueued(settings) && typeof keys === 'string' ? queuesOf(scope, store) : undefined;
-}
-
 /** True if readers and permits may be waited for in a group; a writer and a change in place wait alone. */
 export function isGrouped({ settings, store, mode, change }: AcquireSpec): boolean {
   return mode?.kind !== 'exclusive' && change === undefined && isQueued(settings) && !store.isQuorum;
@@ -75,7 +69,8 @@ export function termsOf({ keys, settings, mode }: AcquireSpec): WaitTerms {
   return { key: keys as string, lifetimeMs: lifetimeMs!, fencing, owner, mode };
 }
 
-function isQueued(settings: Settings): boolean {
+/** True if a wait with these settings is queued where its store and its keys allow it. */
+export function isQueued(settings: Settings): boolean {
   return settings.queued && mayBeQueued(settings);
 }
 
