@@ -662,7 +662,7 @@ describe('a held lock', () => {
       const later = await acquire({ grant: { late } });
       await pass(500);
       expect([later.confirmed(), later.releaseRequest().isConfirmed]).to.deep.equal([
-        later.sentMs && now(clock) && later.confirmed(),
+        later.validity.sent.monoMs && now(clock) && later.confirmed(),
         true,
       ]);
       await later.release();
@@ -946,7 +946,7 @@ describe('a held lock', () => {
 
   it('knows its keys, its attempts and its validity', async () => {
     const held = await acquire({ details: { retries: 3 } });
-    expect([held.key, held.retries, held.sentMs, held.mode, held.member]).to.deep.equal([
+    expect([held.key, held.retries, held.validity.sent.monoMs, held.mode, held.member]).to.deep.equal([
       'k',
       3,
       1000,

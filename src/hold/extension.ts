@@ -70,7 +70,8 @@ async function send(held: KeptLock, terms: Terms, asked: Moment): Promise<boolea
   const begin = (): boolean => held.check(); // H13d
   const request = { ...terms, keys, token, held: held.held(), begin };
   const reply = await (held.member ?? context.store).extend(request).catch((error) => {
-    if (exact && lifetimeMs !== null && error.unknown) held.uncertain(asked, lifetimeMs, validUntilMs);
+    const mayExecute = exact && lifetimeMs !== null && error.unknown;
+    if (mayExecute) held.validity = held.validity.uncertain(asked, lifetimeMs, validUntilMs);
     throw forKey(error, key); // H14b
   });
   // H16 H22b

@@ -83,7 +83,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   declare readonly late: LateRequest | undefined;
   /** The slot whose job is done, for the release to record. */
   declare done: Slot | undefined;
-  #validity: Validity;
+  validity: Validity;
   #keeper: Keeper | undefined;
   #ending: HoldEnd | undefined;
 
@@ -94,7 +94,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     this.keys = keys;
     this.context = context;
     this.retries = retries;
-    this.#validity = validFrom(grant, context.settings.lifetimeMs);
+    this.validity = validFrom(grant, context.settings.lifetimeMs);
     if (typeof key !== 'string') this.listed = key;
     if (mode !== undefined) this.mode = mode;
     if (member !== undefined) this.member = member;
@@ -128,17 +128,17 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   }
 
   get isConfirmed(): boolean {
-    return this.#validity.lifetimeMs !== undefined;
+    return this.validity.lifetimeMs !== undefined;
   }
 
   /** True if the lock stays held for as long as its holder lives. */
   get isEndless(): boolean {
-    return this.check() && (this.#keeper?.isEndless === true || this.#validity.lifetimeMs === null);
+    return this.check() && (this.#keeper?.isEndless === true || this.validity.lifetimeMs === null);
   }
 
   /** True while an extension that was requested by hand may still take effect. */
   get mayShorten(): boolean {
-    return this.#keeper?.extendsExactly === true || !this.#validity.isCertainBy(this.clock.nowMs());
+    return this.#keeper?.extendsExactly === true || !this.validity.isCertainBy(this.clock.nowMs());
   }
 
   get isLost(): boolean {
@@ -148,10 +148,6 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   get signal(): AbortSignal {
     this.check(); // H18d
     return this.keeper.signal;
-  }
-
-  get sentMs(): number {
-    return this.#validity.sent.monoMs;
   }
 
   /** Notifies observers that a caller holds the lock. If they follow holds, also watches for its end. */
@@ -174,7 +170,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   }
 
   leftMs(nowMs?: number): number {
-    return this.#validity.leftMs(this.clock, nowMs);
+    return this.validity.leftMs(this.clock, nowMs);
   }
 
   remaining(): number {
@@ -184,7 +180,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   }
 
   confirmed(): Moment | undefined {
-    const { sent, isCertain, lifetimeMs } = this.#validity;
+    const { sent, isCertain, lifetimeMs } = this.validity;
     const isSure = isCertain && !this.#keeper?.isExtending && !this.#mayExecute(); // H83e
     return isSure && lifetimeMs === this.context.settings.lifetimeMs && !this.isLost ? sent : undefined; // H83f
   }
@@ -194,12 +190,8 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   }
 
   confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void {
-    this.#validity = this.#validity.confirmed(sent, lifetimeMs, exact);
+    this.validity = this.validity.confirmed(sent, lifetimeMs, exact);
     this.#keeper?.moved();
-  }
-
-  uncertain(asked: Moment, lifetimeMs: number, untilMs: number): void {
-    this.#validity = this.#validity.uncertain(asked, lifetimeMs, untilMs);
   }
 
   parted(token: string, fence: number, sent: Moment): void {

@@ -15,6 +15,7 @@ import type {
   Moment,
   Store,
 } from '../store/contract';
+import type { Validity } from './validity';
 
 export interface Granted extends Grant {
   /** The shared member; undefined if the holder has its own. */
@@ -61,14 +62,11 @@ export interface KeptLock extends SharingHolder {
   readonly loss: LockLostError | undefined;
   /** False while a grant by message is not yet confirmed. */
   readonly isConfirmed: boolean;
-  /** Monotonic ms at which the last confirmed request was sent. */
-  readonly sentMs: number;
+  validity: Validity;
   readonly observation: Observation | undefined;
   held(): HeldMode | undefined;
   /** Records that Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, a later end stays. */
   confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void;
-  /** Records that an extension requested at `asked` was not answered, and may still execute until `untilMs`. */
-  uncertain(asked: Moment, lifetimeMs: number, untilMs: number): void;
   releaseQuietly(): Promise<unknown>;
 }
 

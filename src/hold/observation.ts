@@ -86,6 +86,6 @@ export function eventOf({ keys, mode, context }: Pick<KeptLock, 'keys' | 'mode' 
   return lockEvent({ keys, mode, kind, settings, store });
 }
 
-function heldMs({ observation, sentMs }: KeptLock): number {
-  return (observation?.endMs ?? performance.now()) - (observation?.sinceMs ?? sentMs);
+function heldMs({ observation, validity }: KeptLock): number {
+  return (observation?.endMs ?? performance.now()) - (observation?.sinceMs ?? validity.sent.monoMs);
 }
