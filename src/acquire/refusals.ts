@@ -3,7 +3,7 @@
 import { forKey, LockDeadlockError, LockTimeoutError, TooManyLockAttemptsError } from '../core/errors';
 import { describe } from '../core/keys';
 import type { Settings } from '../core/options';
-import { enclosingLocks } from '../hold/async-context';
+import { enclosingFrame } from '../hold/async-context';
 import { excludes, type HeldLock, mayJoin } from '../hold/held-lock';
 import { closedError } from '../hold/scope';
 import type { AcquireSpec } from './spec';
@@ -35,7 +35,7 @@ function isEndless({ timeoutMs = Number.POSITIVE_INFINITY, maxRetries, signal }:
 
 /** An enclosing lock of the waiting code that excludes what the code waits for: the code is in its own way. */
 function enclosingLock({ calledIn, keys, mode, store }: AcquireSpec): HeldLock | undefined {
-  return enclosingLocks(calledIn).find((held) => excludes(held, store, keys, mode));
+  return enclosingFrame(calledIn, (held) => excludes(held, store, keys, mode))?.held;
 }
 
 export function timedOut(

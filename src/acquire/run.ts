@@ -6,8 +6,8 @@ import { warningsWanted } from '../core/events';
 import { describe, type Key, lockKeys, ownKey } from '../core/keys';
 import type { Settings } from '../core/options';
 import { perObject } from '../core/per-object';
-import { type Frame, frameToJoin, runJoined, runWithin } from '../hold/async-context';
-import type { HeldLock } from '../hold/held-lock';
+import { enclosingFrame, type Frame, present, runJoined, runWithin } from '../hold/async-context';
+import { type HeldLock, mayJoin } from '../hold/held-lock';
 import { heldLockOf, joinedLeaseOf, type Lease, leaseOf } from '../hold/lease';
 import type { Scope } from '../hold/scope';
 import { acquire } from './acquisition';
@@ -37,7 +37,8 @@ export function acquireLease(key: Key, settings: Settings, scope: Scope, variant
 function frameFor(key: Key, { reentrant, redis, prefix, signal }: Settings, scope: Scope): Frame | undefined {
   if (!reentrant || scope.closed || signal?.aborted) return undefined;
   const store = scope.store(redis);
-  return frameToJoin(lockKeys(ownKey(key), store.keyPrefix + prefix), store);
+  const keys = lockKeys(ownKey(key), store.keyPrefix + prefix);
+  return enclosingFrame(present(), (held) => mayJoin(held, keys, store));
 }
 
 /** Runs `fn` under the lock of a function around the call; undefined if the call takes a lock of its own. */

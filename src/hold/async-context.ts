@@ -3,10 +3,8 @@
 // `run` and its like remember their lock for all code that their function starts, so that a function that waits for its own lock
 // is found out. A Lock object remembers each `lock()` for the context that called it, up to its `unlock()`, and so tells its callers
 // apart (lock.ts). The storage that follows promises is switched off with the last lock.
-import type { Key } from '../core/keys';
 import { AsyncLocalStorage } from '../core/runtime';
-import type { Store } from '../store/contract';
-import { type HeldLock, mayJoin } from './held-lock';
+import type { HeldLock } from './held-lock';
 import type { Lease } from './lease';
 import { observedRun } from './observation';
 
@@ -55,10 +53,10 @@ export async function runWithin<T>(held: HeldLock, fn: () => T | PromiseLike<T>,
   }
 }
 
-/** The frame of the innermost running function that holds all of `keys` as a mutex. */
-export function frameToJoin(keys: Key, store: Store): Frame | undefined {
-  for (let frame = present(); frame !== undefined; frame = frame.outer) {
-    if (!frame.isOver && frame.held !== undefined && mayJoin(frame.held, keys, store)) return frame;
+/** The frame of the innermost function that still runs under a lock that matches, in a context. */
+export function enclosingFrame(context: Frame | undefined, matches: (held: HeldLock) => boolean): Frame | undefined {
+  for (let frame = context; frame !== undefined; frame = frame.outer) {
+    if (!frame.isOver && frame.held?.ended === false && matches(frame.held)) return frame;
   }
   return undefined;
 }
@@ -78,15 +76,6 @@ export function runJoined<T>(frame: Frame, fn: () => Promise<T>): Promise<T> {
 export function isEnclosedBy(held: HeldLock): boolean {
   for (let frame = present(); frame !== undefined; frame = frame.outer) if (frame.held === held) return true;
   return false;
-}
-
-/** The locks that enclose the code of a context, the innermost first. */
-export function enclosingLocks(context: Frame | undefined): HeldLock[] {
-  const locks: HeldLock[] = [];
-  for (let frame = context; frame !== undefined; frame = frame.outer) {
-    if (!frame.isOver && frame.held?.ended === false) locks.push(frame.held);
-  }
-  return locks;
 }
 
 /** One `lock()` of one object, until its `unlock()`. */
