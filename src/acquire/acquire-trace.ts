@@ -6,16 +6,12 @@ import type { Effort } from '../queue/queue';
 
 const acquireChannel = tracingChannel<AcquireEvent, AcquireEvent>('redis-exp-lock:acquire');
 const { start, end, asyncStart, asyncEnd, error: errorChannel } = acquireChannel;
+const parts = [start, end, asyncStart, asyncEnd, errorChannel];
 
 /** True if somebody listens. Asks each part: the channel itself has no `hasSubscribers` before Node 20.13. */
 export function tracesAcquires(): boolean {
-  return (
-    start.hasSubscribers ||
-    end.hasSubscribers ||
-    asyncStart.hasSubscribers ||
-    asyncEnd.hasSubscribers ||
-    errorChannel.hasSubscribers
-  );
+  for (const part of parts) if (part.hasSubscribers) return true;
+  return false;
 }
 
 export class AcquireTrace {
