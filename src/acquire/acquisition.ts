@@ -29,10 +29,7 @@ import { type AcquireSpec, type AcquireVariant, isGrouped, mayBeQueued, termsOf 
 
 type Strategy = Queued | EntryPolling | GroupPosition;
 
-/**
- * Acquires every key and resolves with the result of `wrap(held)`. Impossible arguments throw at once, before any I/O. Rejects as
- * `WithLock.promise` does.
- */
+/** Acquires every key and resolves with the result of `wrap(held)`. Impossible arguments throw at once, before any I/O. */
 export function acquire<T>(
   key: Key,
   settings: Settings,

@@ -1,7 +1,5 @@
-// Adopting a lock that another process detached: same token, same fence, a lifetime from now. One extension decides, which only the
-// token of the holder can make.
-//
-// Invariant: adopting never shortens the lifetime in Redis, so that a second adoption takes nothing from the first adopter.
+// Adopting a lock that another process detached: same token, same fence, a lifetime from now, by one extension. Adopting never
+// shortens the lifetime in Redis, so that a second adoption takes nothing from the first adopter.
 
 import { clockOf } from '../core/clock';
 import { forKey, LockBackendError, optionError } from '../core/errors';
@@ -37,7 +35,7 @@ export async function adopt(given: unknown, settings: Settings, scope: Scope): P
   return leaseOf(held, settings.autoExtend ?? false, takenAt);
 }
 
-/** Extends the lock. Resolves with the moment from which its lifetime counts; null if the lock is no longer held. */
+/** Resolves with the moment from which the lifetime counts; null if the lock is no longer held. */
 async function extendOnce(spec: AcquireSpec, token: string): Promise<Moment | null> {
   const { key, keys, settings, store } = spec;
   const { lifetimeMs, commandTimeoutMs } = settings;

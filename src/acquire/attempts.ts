@@ -1,8 +1,6 @@
-// The attempts that one caller makes by itself, and the pauses between them.
-//
-// All attempts use one token until a release for that token is sent: an attempt whose reply was lost is simply made again, finds
-// its own token, and gets the same grant. A token whose attempt was given up with an unknown outcome, or granted too late, is
-// abandoned: it is released and never used again, and the next attempt uses a new one.
+// The attempts that one caller makes by itself, and the pauses between them. All attempts use one token: an attempt whose reply was
+// lost is made again, finds its own token, and gets the same grant. A token whose attempt was given up with an unknown outcome, or
+// granted too late, is abandoned: it is released and never used again.
 
 import { clockOf } from '../core/clock';
 import { forKey, LockBackendError } from '../core/errors';
@@ -36,7 +34,7 @@ export class Attempts {
   ticket = 0;
   readonly #spec: AcquireSpec;
   readonly #caller: Attempting;
-  /** The request of all attempts with one token; made at the first attempt. */
+  /** The request of all attempts with one token. */
   #request: AcquireRequest | undefined;
   /** True while an attempt that was sent has no answer. */
   #isUnderWay = false;

@@ -1,9 +1,7 @@
-// The strategy for a key with several holders. Each caller has its own entry in the Redis queue, with the mode and the number of permits
-// that decide its grant. Redis wakes a caller that can be admitted, and the caller's next attempt is granted. So a lost wake-up costs
-// only a delay: a caller that is not woken polls, less often the further back it is.
-//
-// A caller that cannot be woken is queued too: its entry expires after the time for which the caller says that it will be silent. A
-// change in place waits like this with the token of the held lock.
+// The strategy for a key with several holders, and for a change in place. Each caller has its own entry in the Redis queue, with the
+// mode and the permits that decide its grant. Redis wakes a caller that can be admitted, and the caller's next attempt is granted. A lost
+// wake-up costs only a delay: a caller that is not woken polls, less often the further back it is. A caller that cannot be woken is
+// queued too: its entry expires after the time for which the caller says that it will be silent.
 import { pollPauseMs, silenceFor } from '../queue/policy';
 import type { Effort } from '../queue/queue';
 import type { WakeUpSubscription } from '../queue/wake-ups';
@@ -17,7 +15,7 @@ export class EntryPolling extends Polling {
   #subscription: WakeUpSubscription | undefined;
   /** The shortest pause between two attempts, as the last attempt announced it. */
   #minPollMs = 0;
-  /** Set when the key was busy while the caller was subscribed. */
+  /** True once the key was busy while the caller was subscribed. */
   #hasWaited = false;
   #busy: BusyReply | undefined;
 

@@ -108,10 +108,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     else this.fail(error);
   }
 
-  /**
-   * Attempts at once and returns true; returns false if an attempt is in flight. Unless that attempt will be answered after the event of
-   * this wake-up (`isBehind`), another one follows it.
-   */
+  /** Attempts at once, as `Wake` (queue/wake-ups.ts) describes it. */
   wake(isBehind = false): boolean {
     if (!this.isPausing) {
       this.#wasWoken ||= !isBehind;
@@ -142,7 +139,6 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     return polls ? this.attempts.nextPauseMs() : undefined;
   }
 
-  /** True when the attempt made now is the last one. */
   protected get isLast(): boolean {
     const { maxRetries, timeoutMs } = this.spec.settings;
     return timeoutMs === 0 || this.attempts.count >= maxRetries || this.caller.leftMs <= 0;

@@ -56,7 +56,6 @@ export const lineSourceOf = perObject((store: Store): GrantSource => {
 export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Queued> {
   before: Queued | undefined;
   after: Queued | undefined;
-  /** The position in the queue; undefined before the caller is queued. */
   #position: Position | undefined;
   #line: Line | undefined;
 

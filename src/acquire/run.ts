@@ -1,5 +1,4 @@
-// The common part of the factory and the lock classes: the arguments `([options], fn)`, acquiring a lease, checking that the
-// lease is still valid, and running a function under it.
+// The common part of the factory and the lock classes: acquiring a lease, and running a function under it.
 
 import { LockBackendError, LockLostError, optionError } from '../core/errors';
 import { warningsWanted } from '../core/events';

@@ -48,11 +48,10 @@ export interface Once {
 /** A change in place: handles the answers to it. */
 export interface Change {
   readonly token: string;
-  /** Returns an error if the held lock has ended meanwhile. */
+  /** The error of a change whose lock has ended meanwhile. */
   ended(): Error | undefined;
-  /** Redis made the change. Returns the held lock. */
   granted(reply: AcquireReply & { granted: true }): HeldLock;
-  /** Redis can never make the change. Returns the error for the caller. */
+  /** The error of a change that Redis can never make. */
   refused(reason: 'deadlock' | 'gone'): Error;
   /** Undoes a change that was given up, although `request` may have been granted, or may still be. If the held lock has ended, releases it all. */
   revert(request: AcquireRequest, late: LateRequest | undefined): void;

@@ -1,8 +1,6 @@
-// The locks of the running code's async context.
-//
-// `run` and its like remember their lock for all code that their function starts, so that a function that waits for its own lock
-// is found out. A Lock object remembers each `lock()` for the context that called it, up to its `unlock()`, and so tells its callers
-// apart (lock.ts). The storage that follows promises is switched off with the last lock.
+// The locks of the running code's async context. `run` and its like remember their lock for all code that their function starts, so
+// that a function that waits for its own lock is found out. A Lock object remembers each `lock()` for the context that called it, up to
+// its `unlock()`, and so tells its callers apart. The storage that follows promises is switched off with the last lock.
 import { AsyncLocalStorage } from '../core/runtime';
 import type { HeldLock } from './held-lock';
 import type { Lease } from './lease';
@@ -25,7 +23,6 @@ const storage = new AsyncLocalStorage<Frame>();
 /** The number of functions that run under a lock, and of taken locks. */
 let remembered = 0;
 
-/** The locks of the running code's context. */
 export function present(): Frame | undefined {
   return remembered > 0 ? storage.getStore() : undefined;
 }

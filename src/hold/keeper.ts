@@ -38,7 +38,6 @@ export class Keeper {
   /** Monotonic ms at which the next renewal or confirmation is due, and at which renewing ends (`maxHold`). */
   #dueMs = never;
   #renewUntilMs = never;
-  /** True if a timer watches for the end of the validity. */
   #isWatching = false;
   #onForgotten: (() => void) | undefined;
   #alarm: Alarm | undefined;
@@ -63,7 +62,6 @@ export class Keeper {
     return this.#isRenewing && this.#renewUntilMs === never;
   }
 
-  /** Aborts when the lock is lost. */
   get signal(): AbortSignal {
     if (this.#aborter === undefined) {
       const aborter = new AbortController();
@@ -91,10 +89,7 @@ export class Keeper {
     return this.#alone(false, () => extendToLifetime(this.#held, commandTimeoutMs));
   }
 
-  /**
-   * Confirms a grant by message with a renewal after a moment, and tries until one is answered. If the lock is no longer ours, it is
-   * lost.
-   */
+  /** Confirms a grant by message with a renewal after a moment, and tries until one is answered. */
   confirmSoon(): void {
     this.#schedule(Math.min(confirmAfterMs, this.#held.leftMs() / 4));
   }
@@ -183,7 +178,7 @@ export class Keeper {
     this.#held.context.store.synchronous?.renewed?.remove(this.#held.keys, this.#held);
   }
 
-  /** Renews or confirms the lock now, unless that is over. */
+  /** Renews or confirms the lock, unless that is over. */
   #renewNow(): void {
     const held = this.#held;
     if (!held.check()) return;

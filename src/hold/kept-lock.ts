@@ -22,20 +22,13 @@ export interface Granted extends Grant {
   readonly member?: Member | undefined;
 }
 
-/**
- * The entry in Redis of one holder of an RWLock or a Semaphore. Readers of one process share a member, and a permit goes from one holder
- * of the process to the next with its member.
- */
+/** The entry in Redis of a holder of an RWLock or a Semaphore. Readers share a member; a permit is handed off with its member. */
 export interface Member extends GrantSource {
   readonly token: string;
   readonly fence: number;
   /** Extends the member for all its holders. */
   extend(request: ExtendRequest): Promise<ExtendReply>;
-  /**
-   * Gives `held` its own member; at once if no other holder shares this one. No extension of `held` may be in flight.
-   *
-   * @throws {LockBackendError} (rejects) no answer. `held` shares this member as before.
-   */
+  /** Gives `held` its own member. No extension of `held` may be in flight. If there is no answer, rejects and changes nothing. */
   part(held: SharingHolder): Promise<void>;
 }
 

@@ -201,7 +201,7 @@ export class Scope {
   }
 }
 
-/** Makes a function that gives each scope one `T` for each store. The first call for the two makes it. */
+/** Makes a function that gives each scope one `T` for each store. */
 export function perScopeAndStore<T>(make: (store: Store) => T): (scope: Scope, store: Store) => T {
   const perStore = perObject((_scope: Scope) => perObject(make));
   return (scope, store) => perStore(scope)(store);
