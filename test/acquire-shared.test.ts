@@ -1,6 +1,6 @@
 // One acquisition where several may hold the key, over a store whose answers are the test's, by its clock.
 import { expect } from 'chai';
-import { wait } from '../src/acquire/acquisition';
+import { acquire } from '../src/acquire/acquisition';
 import type { AcquireSpec } from '../src/acquire/spec';
 import type { Settings } from '../src/core/options';
 import type { HeldLock } from '../src/hold/held-lock';
@@ -330,7 +330,7 @@ describe('an acquisition where several may hold the key', () => {
         store: here.store,
         mode: { ...writer, step: 1 },
       };
-      return outcomeOf(wait({ ...wanted, kind: undefined, change } as AcquireSpec, (each) => each));
+      return outcomeOf(acquire({ ...wanted, kind: undefined, change } as AcquireSpec, (each) => each));
     }
 
     it('resolves with what is held, which is in its scope already', async () => {

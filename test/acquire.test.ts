@@ -3,6 +3,7 @@
 import { getEventListeners } from 'node:events';
 import { expect } from 'chai';
 import { acquire } from '../src/acquire/acquisition';
+import { specFor } from '../src/acquire/spec';
 import { LockBackendError } from '../src/core/errors';
 import type { Settings } from '../src/core/options';
 import { runWithin } from '../src/hold/async-context';
@@ -107,7 +108,7 @@ describe('an acquisition', () => {
     }
 
     it('a missing client is an error of the call', () => {
-      expect(() => acquire('k', settled({}), new Scope(), {}, (held) => held)).to.throw(
+      expect(() => acquire(specFor('k', settled({}), new Scope(), {}), (held) => held)).to.throw(
         TypeError,
         'redis: expected a connected client',
       );
@@ -115,7 +116,7 @@ describe('an acquisition', () => {
 
     it('an error of an answer has the stack of its caller', async () => {
       async function callerOfAcquire(): Promise<void> {
-        await acquire('k', settled({}), here.scope, {}, (held) => held);
+        await acquire(specFor('k', settled({}), here.scope, {}), (held) => held);
       }
       const failing = callerOfAcquire().catch((error) => error);
       await busy();

@@ -3,6 +3,7 @@ import { format, inspect } from 'node:util';
 import { expect } from 'chai';
 import { stub, useFakeTimers } from 'sinon';
 import { acquire } from '../src/acquire/acquisition';
+import { specFor } from '../src/acquire/spec';
 import type { HeldLock } from '../src/hold/held-lock';
 import { type Lease, leaseOf } from '../src/hold/lease';
 import { Scope } from '../src/hold/scope';
@@ -31,7 +32,7 @@ describe('a lease', () => {
   function granted(key: string | string[]): Promise<HeldLock> {
     const scope = new Scope();
     scope.store = () => store;
-    return acquire(key, settled({}), scope, {}, (each) => each);
+    return acquire(specFor(key, settled({}), scope, {}), (each) => each);
   }
 
   it('is a function; to call it, `release` and the end of `await using` are one release, with one answer', async () => {

@@ -6,15 +6,12 @@
 
 import { type Clock, clockOf } from '../core/clock';
 import { forKey, type LockBackendError, rejectAtCaller } from '../core/errors';
-import { type Key, lockKeys, ownKey } from '../core/keys';
 import { onAbort } from '../core/on-abort';
-import type { Settings } from '../core/options';
 import { nextTick } from '../core/real-timers';
 import { type Alarm, clearAlarm } from '../core/timers';
-import { present } from '../hold/async-context';
 import { HeldLock } from '../hold/held-lock';
 import type { Granted } from '../hold/kept-lock';
-import type { Cancellable, Scope } from '../hold/scope';
+import type { Cancellable } from '../hold/scope';
 import { type Fetch, GroupPosition, type ShareWaiter, type WaitGroup } from '../queue/group';
 import { groupFor, groupsOf } from '../queue/groups';
 import type { Effort } from '../queue/queue';
@@ -25,27 +22,12 @@ import { EntryPolling } from './entry';
 import type { PollingCaller } from './polling';
 import { lineSourceOf, Queued } from './queued';
 import { abortReason, deadlockOf, refusalOf, timedOut, triedInVain } from './refusals';
-import { type AcquireSpec, type AcquireVariant, isGrouped, mayBeQueued, termsOf } from './spec';
+import { type AcquireSpec, isGrouped, mayBeQueued, termsOf } from './spec';
 
 type Strategy = Queued | EntryPolling | GroupPosition;
 
-/** Acquires every key and resolves with the result of `wrap(held)`. Impossible arguments throw at once, before any I/O. */
-export function acquire<T>(
-  key: Key,
-  settings: Settings,
-  scope: Scope,
-  { mode, kind, once, isTry, mayJoin, endMs }: AcquireVariant,
-  wrap: (held: HeldLock) => T,
-): Promise<T> {
-  const store = scope.store(settings.redis);
-  const given = ownKey(key);
-  const keys = lockKeys(given, store.keyPrefix + settings.prefix);
-  const calledIn = present(); // H70c
-  return wait({ key: given, keys, settings, scope, store, mode, kind, once, isTry, mayJoin, endMs, calledIn }, wrap);
-}
-
-/** Waits for the lock and resolves with the result of `wrap(held)`. Publishes the wait on `redis-exp-lock:acquire` if `isTraced`. */
-export function wait<T>(spec: AcquireSpec, wrap: (held: HeldLock) => T, isTraced = tracesAcquires()): Promise<T> {
+/** Acquires the lock and resolves with the result of `wrap(held)`. Publishes this on `redis-exp-lock:acquire` if `isTraced`. */
+export function acquire<T>(spec: AcquireSpec, wrap: (held: HeldLock) => T, isTraced = tracesAcquires()): Promise<T> {
   const trace = isTraced ? new AcquireTrace(spec, spec.settings.signal) : undefined;
   const begin = (): Promise<T> =>
     new Promise((resolve, reject) => {

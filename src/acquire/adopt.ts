@@ -4,7 +4,7 @@
 import { clockOf } from '../core/clock';
 import { forKey, LockBackendError, optionError } from '../core/errors';
 import { warningsWanted } from '../core/events';
-import { describe, lockKeys } from '../core/keys';
+import { describe } from '../core/keys';
 import { checkValue, integer, milliseconds, type Settings } from '../core/options';
 import { HeldLock } from '../hold/held-lock';
 import { type DetachedLease, type Lease, leaseOf } from '../hold/lease';
@@ -12,7 +12,7 @@ import type { Scope } from '../hold/scope';
 import { tooLate } from '../hold/validity';
 import type { Moment } from '../store/contract';
 import { refusalOf } from './refusals';
-import type { AcquireSpec } from './spec';
+import { type AcquireSpec, specFor } from './spec';
 
 const longestToken = 1024;
 const fenceRule = integer(0);
@@ -21,15 +21,14 @@ const untilRule = milliseconds('milliseconds of the epoch', Number.isFinite);
 /** Implements `WithLock.adopt`. */
 export async function adopt(given: unknown, settings: Settings, scope: Scope): Promise<Lease | null> {
   const { key, token, fence } = checked(given);
-  const store = scope.store(settings.redis);
-  const keys = lockKeys(key, store.keyPrefix + settings.prefix);
-  if (store.isQuorum && settings.lifetimeMs === null) {
+  const spec = specFor(key, settings, scope, {});
+  if (spec.store.isQuorum && settings.lifetimeMs === null) {
     throw optionError('lifetime', 'a number: a node of a quorum may forget', null);
   }
-  const sent = await extendOnce({ key, keys, settings, scope, store, mode: undefined, kind: undefined }, token);
+  const sent = await extendOnce(spec, token);
   if (sent === null) return null;
-  const context = scope.context(settings, store, undefined);
-  const held = new HeldLock({ token, fence, sent }, { key, keys, retries: 0, context });
+  const context = scope.context(settings, spec.store, undefined);
+  const held = new HeldLock({ token, fence, sent }, { key: spec.key, keys: spec.keys, retries: 0, context });
   scope.add(held);
   const takenAt = warningsWanted() ? new Error('adopted here') : undefined;
   return leaseOf(held, settings.autoExtend ?? false, takenAt);

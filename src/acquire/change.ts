@@ -12,7 +12,7 @@ import { scopeOf } from '../hold/scope';
 import { type AcquireReply, type AcquireRequest, type Mode, unknownTicket } from '../store/contract';
 import type { LateRequest } from '../store/late-request';
 import { tracesAcquires } from './acquire-trace';
-import { wait } from './acquisition';
+import { acquire } from './acquisition';
 import type { Change } from './spec';
 
 /** Attempts to revert a change that was given up, while Redis is silent. */
@@ -40,7 +40,7 @@ async function change(held: HeldLock, kind: 'shared' | 'exclusive', settings: Se
   const spec = { key, keys, settings, store: context.store, scope: scopeOf(context), mode, kind: undefined };
   // A downgrade is not traced: it acquires nothing.
   const isTraced = kind === 'exclusive' && tracesAcquires();
-  await wait({ ...spec, change: changeTo(held, mode, settings) }, () => {}, isTraced);
+  await acquire({ ...spec, change: changeTo(held, mode, settings) }, () => {}, isTraced);
 }
 
 function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change {

@@ -2,15 +2,15 @@
 
 import { LockBackendError, LockLostError, optionError } from '../core/errors';
 import { warningsWanted } from '../core/events';
-import { describe, type Key, lockKeys, ownKey } from '../core/keys';
+import { describe, type Key } from '../core/keys';
 import type { Settings } from '../core/options';
 import { perObject } from '../core/per-object';
-import { enclosingFrame, type Frame, present, runJoined, runWithin } from '../hold/async-context';
+import { enclosingFrame, type Frame, runJoined, runWithin } from '../hold/async-context';
 import { type HeldLock, mayJoin } from '../hold/held-lock';
 import { heldLockOf, joinedLeaseOf, type Lease, leaseOf } from '../hold/lease';
 import type { Scope } from '../hold/scope';
 import { acquire } from './acquisition';
-import type { AcquireVariant } from './spec';
+import { type AcquireSpec, type AcquireVariant, specFor } from './spec';
 
 /** Splits the arguments `([options], fn)`: the function comes last, the options before it. */
 export function optionsThenFunction(
@@ -24,20 +24,19 @@ export function optionsThenFunction(
 
 /** Acquires the lock and resolves with its lease. Throws at once for bad arguments, and rejects as `acquire` does. */
 export function acquireLease(key: Key, settings: Settings, scope: Scope, variant: AcquireVariant = {}): Promise<Lease> {
-  const frame = variant.mayJoin ? frameFor(key, settings, scope) : undefined;
+  const spec = specFor(key, settings, scope, variant);
+  const frame = spec.mayJoin ? frameToJoin(spec) : undefined;
   if (frame !== undefined) return Promise.resolve(joinedLeaseOf(frame.held!));
   const takenAt = warningsWanted() ? new Error('taken here') : undefined;
   const autoExtend = settings.autoExtend ?? variant.autoExtend ?? false;
   const toLease = (held: HeldLock): Lease => leaseOf(held, autoExtend, takenAt, variant.methods);
-  return acquire(key, settings, scope, variant, toLease);
+  return acquire(spec, toLease);
 }
 
 /** The frame of the function around a call whose lock the call joins; undefined if it takes a lock of its own. */
-function frameFor(key: Key, { reentrant, redis, prefix, signal }: Settings, scope: Scope): Frame | undefined {
-  if (!reentrant || scope.closed || signal?.aborted) return undefined;
-  const store = scope.store(redis);
-  const keys = lockKeys(ownKey(key), store.keyPrefix + prefix);
-  return enclosingFrame(present(), (held) => mayJoin(held, keys, store));
+function frameToJoin({ settings, scope, keys, store, calledIn }: AcquireSpec): Frame | undefined {
+  if (!settings.reentrant || scope.closed || settings.signal?.aborted) return undefined;
+  return enclosingFrame(calledIn, (held) => mayJoin(held, keys, store));
 }
 
 /** Runs `fn` under the lock of a function around the call; undefined if the call takes a lock of its own. */
@@ -47,7 +46,7 @@ export function runJoining<T>(
   scope: Scope,
   fn: (lease: Lease) => T | PromiseLike<T>,
 ): Promise<T> | undefined {
-  const frame = frameFor(key, settings, scope);
+  const frame = settings.reentrant ? frameToJoin(specFor(key, settings, scope, {})) : undefined;
   if (frame === undefined) return undefined;
   const held = frame.held!;
   const run = async (): Promise<T> => {

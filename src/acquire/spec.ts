@@ -1,8 +1,9 @@
 // What is wanted of an acquisition, and with whom the caller may wait.
 
 import type { LockKind } from '../core/events';
+import { type Key, lockKeys, ownKey } from '../core/keys';
 import type { Settings } from '../core/options';
-import type { Frame } from '../hold/async-context';
+import { type Frame, present } from '../hold/async-context';
 import type { HeldLock } from '../hold/held-lock';
 import type { Awaited, Scope } from '../hold/scope';
 import type { WaitTerms } from '../queue/queue';
@@ -55,6 +56,16 @@ export interface Change {
   refused(reason: 'deadlock' | 'gone'): Error;
   /** Undoes a change that was given up, although `request` may have been granted, or may still be. If the held lock has ended, releases it all. */
   revert(request: AcquireRequest, late: LateRequest | undefined): void;
+}
+
+/** The spec of an acquire. Impossible arguments throw at once, before any I/O. */
+export function specFor(key: Key, settings: Settings, scope: Scope, variant: AcquireVariant): AcquireSpec {
+  const { mode, kind, once, isTry, mayJoin, endMs } = variant;
+  const store = scope.store(settings.redis);
+  const given = ownKey(key);
+  const keys = lockKeys(given, store.keyPrefix + settings.prefix);
+  const calledIn = present(); // H70c
+  return { key: given, keys, settings, scope, store, mode, kind, once, isTry, mayJoin, endMs, calledIn };
 }
 
 /** True if readers and permits may be waited for in a group; a writer and a change in place wait alone. */

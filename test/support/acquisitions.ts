@@ -3,7 +3,7 @@
 import { tracingChannel } from 'node:diagnostics_channel';
 import { useFakeTimers } from 'sinon';
 import { acquire } from '../../src/acquire/acquisition';
-import type { AcquireVariant } from '../../src/acquire/spec';
+import { type AcquireVariant, specFor } from '../../src/acquire/spec';
 import { LockBackendError } from '../../src/core/errors';
 import { defaults, type Settings } from '../../src/core/options';
 import type { HeldLock } from '../../src/hold/held-lock';
@@ -137,7 +137,7 @@ export class Acquisitions {
     settings: Partial<Settings> = {},
     variant: AcquireVariant = {},
     key: string | string[] = 'k',
-  ): Outcome => outcomeOf(acquire(key, settled(settings), this.scope, variant, (held) => held));
+  ): Outcome => outcomeOf(acquire(specFor(key, settled(settings), this.scope, variant), (held) => held));
 
   /** Resolves when all that can be answered without a timer has been answered. */
   readonly answered = (): Promise<unknown> => this.timers.tickAsync(0);

@@ -8,6 +8,7 @@
 // If another program holds the lock, all calls for that client poll for a while, as redlock does.
 
 import { acquire } from '../../acquire/acquisition';
+import { specFor } from '../../acquire/spec';
 import { endless } from '../../core/options';
 import type { HeldLock } from '../../hold/held-lock';
 import { PollingCall } from '../waiters';
@@ -65,7 +66,7 @@ export class QueuedCall extends PollingCall<HeldLock> {
     const { signal } = this.#leaving;
     const terms = { ...endless(settings), lifetimeMs: this.#lifetimeMs, signal };
     try {
-      this.#held = await this.#renewed(await acquire(this.#key, terms, scope, {}, (held) => held));
+      this.#held = await this.#renewed(await acquire(specFor(this.#key, terms, scope, {}), (held) => held));
       if (this.#held !== undefined) this.wake();
     } catch {
       // The next attempt reports the error.

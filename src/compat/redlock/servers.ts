@@ -1,6 +1,6 @@
 // The servers of one Redlock, on which the library's own acquisitions make one attempt at a time and the library's held locks are
 // extended and released. The store reports the votes to the ballot of each attempt.
-import { wait } from '../../acquire/acquisition';
+import { acquire } from '../../acquire/acquisition';
 import { earlier, now } from '../../core/clock';
 import { optionError } from '../../core/errors';
 import { type Key, mayBeLock, peerKey } from '../../core/keys';
@@ -105,7 +105,7 @@ export class RedlockServers {
     const key = keyFor(resources, keys);
     this.#ballot = ballot;
     const spec = { key, keys, settings, scope, store, mode: undefined, kind: undefined, isTry: true };
-    return (await wait(spec, (held) => held)) ?? 0;
+    return (await acquire(spec, (held) => held)) ?? 0;
   }
 
   /** Attempts once to extend. Resolves with 0 if the lock is no longer held. @throws {LockBackendError} no usable reply. */
