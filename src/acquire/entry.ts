@@ -6,7 +6,7 @@ import { pollPauseMs, silenceFor } from '../queue/policy';
 import type { Effort } from '../queue/queue';
 import type { WakeUpSubscription } from '../queue/wake-ups';
 import { type AcquireReply, noChannel, type QueueEntry } from '../store/contract';
-import { type BusyReply, Polling } from './polling';
+import { Polling } from './polling';
 
 /** The lateness that a polling caller is allowed, beside a second pause, before its entry expires. */
 const latenessMs = 100;
@@ -17,7 +17,6 @@ export class EntryPolling extends Polling {
   #minPollMs = 0;
   /** True once the key was busy while the caller was subscribed. */
   #hasWaited = false;
-  #busy: BusyReply | undefined;
 
   override get count(): number {
     return this.wasQueued ? 0 : super.count;
@@ -34,17 +33,14 @@ export class EntryPolling extends Polling {
       this.attempts.abandon(); // H76b
       return this.fail(ended);
     }
-    if (change === undefined || !reply.granted) return super.onReply(reply, token);
-    this.caller.succeed!(change.granted(reply));
-    this.stop();
-  }
-
-  protected override onBusy(reply: BusyReply): void {
-    const { change } = this.spec;
-    if (change !== undefined && reply.impossible !== undefined) return this.fail(change.refused(reply.impossible));
-    this.#hasWaited ||= this.wasQueued;
-    this.#busy = reply;
-    this.next(undefined);
+    if (change !== undefined && reply.granted) {
+      this.caller.succeed!(change.granted(reply));
+      return this.stop();
+    }
+    const impossible = reply.granted ? undefined : reply.impossible;
+    if (change !== undefined && impossible !== undefined) return this.fail(change.refused(impossible));
+    if (!reply.granted && this.wasQueued) this.#waits(reply);
+    super.onReply(reply, token);
   }
 
   protected override request(): void {
@@ -74,14 +70,13 @@ export class EntryPolling extends Polling {
     this.attempt();
   }
 
-  /** The pause of a caller that is woken: it polls all the same, at least `retryTimeout` later. */
-  protected override pauseWhileBusyMs(): number | undefined {
-    if (!this.wasQueued) return undefined;
-    const { leftMs, position } = this.#busy!;
+  /** Sets the pause of a caller that is woken: it polls all the same, at least `retryTimeout` later. */
+  #waits({ leftMs, position }: AcquireReply & { readonly granted: false }): void {
+    this.#hasWaited = true;
     const before = position?.before ?? 0;
     const everyMs = pollPauseMs(before, this.#minPollMs, Math.random());
     const freeMs = leftMs > 0 ? Math.min(leftMs + 1 + before, everyMs) : everyMs;
-    return Math.max(freeMs, this.spec.settings.retryTimeoutMs, 1);
+    this.busyPauseMs = Math.max(freeMs, this.spec.settings.retryTimeoutMs, 1);
   }
 
   protected override stop(): void {

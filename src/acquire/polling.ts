@@ -15,8 +15,6 @@ import { type Attempting, Attempts } from './attempts';
 import { timedOut, tooMany, triedInVain } from './refusals';
 import { type AcquireSpec, isQueued } from './spec';
 
-export type BusyReply = AcquireReply & { readonly granted: false };
-
 /** The caller of a strategy: an acquisition, or a group of callers that wait together. */
 export interface PollingCaller {
   /** Ms until the end of the wait. */
@@ -45,6 +43,8 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   /** Set when a wake-up came while an attempt was in flight. The store may have answered that attempt before the wake-up. */
   #wasWoken = false;
   #stopOpening: (() => void) | undefined;
+  /** The pause while the key is busy; undefined: the next one of a caller that polls. */
+  protected busyPauseMs: number | undefined;
 
   constructor(spec: AcquireSpec, caller: Caller) {
     this.spec = spec;
@@ -90,7 +90,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   }
 
   onReply(reply: AcquireReply, token: string): void {
-    if (!reply.granted) return this.onBusy(reply);
+    if (!reply.granted) return this.next(undefined);
     const { fence, sent, mode, others = 0 } = reply;
     const { key, store, settings } = this.spec;
     const error = tooLate(key, sent, settings.lifetimeMs, clockOf(store));
@@ -117,10 +117,6 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     this.attempts.endPause();
     this.attempt();
     return true;
-  }
-
-  protected onBusy(_reply: BusyReply): void {
-    this.next(undefined);
   }
 
   protected attempt(): void {
@@ -155,12 +151,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     const isDeaf = this.#isDeaf && !this.queues?.wakeUps.isOpen; // H27d
     if (mayQueue && !isDeaf) return this.enqueueWhenOpen();
     if (failure !== undefined) return this.#pauseAndAttempt();
-    this.#pauseAndAttempt(this.#wasWoken ? 0 : this.pauseWhileBusyMs());
-  }
-
-  /** The pause while the key is busy; undefined: the next one of a caller that polls. */
-  protected pauseWhileBusyMs(): number | undefined {
-    return undefined;
+    this.#pauseAndAttempt(this.#wasWoken ? 0 : this.busyPauseMs);
   }
 
   protected fail(error: unknown): void {
