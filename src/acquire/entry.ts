@@ -15,15 +15,14 @@ export class EntryPolling extends Polling {
   #subscription: WakeUpSubscription | undefined;
   /** The shortest pause between two attempts, as the last attempt announced it. */
   #minPollMs = 0;
-  /** True once the key was busy while the caller was subscribed. */
-  #hasWaited = false;
 
   override get count(): number {
     return this.wasQueued ? 0 : super.count;
   }
 
   override get effort(): Effort {
-    return this.#hasWaited ? { attempts: 1, queued: true } : super.effort;
+    const hasWaited = this.busyPauseMs !== undefined;
+    return hasWaited ? { attempts: 1, queued: true } : super.effort;
   }
 
   override onReply(reply: AcquireReply, token: string): void {
@@ -72,7 +71,6 @@ export class EntryPolling extends Polling {
 
   /** Sets the pause of a caller that is woken: it polls all the same, at least `retryTimeout` later. */
   #waits({ leftMs, position }: AcquireReply & { readonly granted: false }): void {
-    this.#hasWaited = true;
     const before = position?.before ?? 0;
     const everyMs = pollPauseMs(before, this.#minPollMs, Math.random());
     const freeMs = leftMs > 0 ? Math.min(leftMs + 1 + before, everyMs) : everyMs;
