@@ -57,7 +57,13 @@ export class Scope {
   readonly joined = new WeakList<{ part(): void }>();
   /** A store goes with its client. */
   readonly #stores = new WeakList<Store>();
-  readonly #storesOfClients = new WeakMap<object, Store>();
+  /** The store of a client. The scope uses the store from then on. */
+  readonly #storeOf = perObject((client: RedisLike | readonly RedisLike[]) => {
+    const store = storeOf(client);
+    if (this.#stores.add(store)) store.join();
+    scopesOn(store).add(this);
+    return store;
+  });
   /** The last context of each store. */
   readonly #contexts = new WeakMap<Store, LeaseContext>();
   #sweepAt = minSweep;
@@ -77,7 +83,7 @@ export class Scope {
   /** The store of a client. @throws {TypeError} `ERR_LOCK_OPTION`: no client, or an unknown kind of client. */
   store(client: RedisLike | readonly RedisLike[] | undefined): Store {
     if (client === undefined) throw optionError('redis', 'a connected client, in the factory or the call', client);
-    return this.#storesOfClients.get(client) ?? this.#join(client);
+    return this.#storeOf(client);
   }
 
   /** The full key of a lock, prefixes included. @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key, or no client. */
@@ -97,14 +103,6 @@ export class Scope {
     } catch (error) {
       throw forKey(error, key); // H72e
     }
-  }
-
-  #join(client: RedisLike | readonly RedisLike[]): Store {
-    const store = storeOf(client);
-    if (this.#stores.add(store)) store.join();
-    this.#storesOfClients.set(client, store);
-    scopesOn(store).add(this);
-    return store;
   }
 
   /** The context of held locks on the same settings, store and source. Without `source`, the locks are released to the store. */
@@ -221,7 +219,7 @@ export function loseFreed(store: Store, key: string, hash: string): void {
   }
 }
 
-/** Ends a lock that its holder did not release: the signal aborts with `closed`, and the key is released. */
+/** Takes a lock away that its holder did not release. */
 async function forceRelease(held: HeldLock): Promise<void> {
   if (held.check()) held.lose('closed');
   await held.releaseQuietly();
