@@ -101,7 +101,7 @@ export class TakenLock {
 
   get last(): TakenLock {
     const later = this.#later;
-    return later === undefined || later.isOver || later.lease === undefined ? this : later.last;
+    return later?.lease === undefined ? this : later.last;
   }
 
   /** The lock was unlocked or never granted. */

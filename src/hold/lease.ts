@@ -76,7 +76,7 @@ export interface DetachedLease {
   until: number;
 }
 
-/** The argument that makes a lease return its held lock. So no property leads there, and none has to be stored. */
+/** The argument that makes a lease return its held lock: no property leads there. */
 const reveal = Symbol('held lock');
 
 /**
@@ -108,7 +108,6 @@ async function extend(held: HeldLock, lifetime?: number): Promise<boolean> {
   return held.keeper.extend(lifetime ?? held.context.settings.lifetimeMs);
 }
 
-/** Implements `Lease.detach`: ends the lock in this process and leaves it in Redis. */
 function detach(held: HeldLock): DetachedLease {
   const { key, token, fence } = held;
   if (held.mode !== undefined) {

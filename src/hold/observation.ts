@@ -57,8 +57,7 @@ export function tellLost(held: KeptLock, reason: LossReason): void {
 
 export function tellExtension(held: KeptLock, extended: boolean, lifetime: number | null): void {
   if (!extendChannel.hasSubscribers) return;
-  const event: ExtendEvent = { ...eventOf(held), extended, lifetime };
-  extendChannel.publish(event);
+  extendChannel.publish({ ...eventOf(held), extended, lifetime } satisfies ExtendEvent);
 }
 
 /** Publishes the end of a held lock, once: later calls do nothing. */

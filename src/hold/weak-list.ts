@@ -15,17 +15,14 @@ export class WeakList<T extends object> {
     if (this.#known.has(thing)) return false;
     this.#known.add(thing);
     this.#refs.push(weakly(thing)); // H77
-    if (this.#refs.length >= this.#sweepAt) this.#sweep();
+    if (this.#refs.length < this.#sweepAt) return true;
+    this.#refs = this.#refs.filter((ref) => ref.deref() !== undefined);
+    this.#sweepAt = Math.max(minSweep, 2 * this.#refs.length);
     return true;
   }
 
   /** The members that were not collected, in the order in which they were added. */
   all(): T[] {
     return this.#refs.flatMap((ref) => ref.deref() ?? []);
-  }
-
-  #sweep(): void {
-    this.#refs = this.#refs.filter((ref) => ref.deref() !== undefined);
-    this.#sweepAt = Math.max(minSweep, 2 * this.#refs.length);
   }
 }
