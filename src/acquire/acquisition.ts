@@ -22,7 +22,7 @@ import { EntryPolling } from './entry';
 import type { PollingCaller } from './polling';
 import { lineSourceOf, Queued } from './queued';
 import { abortReason, deadlockOf, refusalOf, timedOut, triedInVain } from './refusals';
-import { type AcquireSpec, isGrouped, mayBeQueued, termsOf } from './spec';
+import { type AcquireSpec, isQueued, mayBeQueued, termsOf } from './spec';
 
 type Strategy = Queued | EntryPolling | GroupPosition;
 
@@ -191,10 +191,12 @@ function sourceOf({ mode, settings, store }: AcquireSpec): GrantSource | undefin
 }
 
 function strategyFor(spec: AcquireSpec, acquisition: Acquisition): Strategy {
-  const { keys, mode, scope, store } = spec;
+  const { change, keys, mode, scope, settings, store } = spec;
   if (mode === undefined) return new Queued(spec, acquisition);
   const groups = groupsOf(scope, store);
   if (mode.kind === 'exclusive') groups.get(keys as string)?.writerWaits();
-  if (!isGrouped(spec)) return new EntryPolling(spec, acquisition);
+  // Readers and permits wait in a group; a writer and a change in place wait alone.
+  const isAlone = mode.kind === 'exclusive' || change !== undefined || !isQueued(settings) || store.isQuorum;
+  if (isAlone) return new EntryPolling(spec, acquisition);
   return new GroupPosition(groupFor(groups, termsOf(spec), store), acquisition);
 }

@@ -68,11 +68,6 @@ export function specFor(key: Key, settings: Settings, scope: Scope, variant: Acq
   return { key: given, keys, settings, scope, store, mode, kind, once, isTry, mayJoin, endMs, calledIn };
 }
 
-/** True if readers and permits may be waited for in a group; a writer and a change in place wait alone. */
-export function isGrouped({ settings, store, mode, change }: AcquireSpec): boolean {
-  return mode?.kind !== 'exclusive' && change === undefined && isQueued(settings) && !store.isQuorum;
-}
-
 /** The terms of a wait that is queued. */
 export function termsOf({ keys, settings, mode }: AcquireSpec): WaitTerms {
   const { lifetimeMs, fencing, owner } = settings;
