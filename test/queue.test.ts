@@ -95,9 +95,9 @@ class Surroundings implements QueuePort {
     this.wallClockMs += ms;
   }
 
-  newEntry(owner: string | undefined): OwnEntry {
+  newEntry(terms: WaitTerms): OwnEntry {
     this.#count += 1;
-    return new OwnEntry(`${owner}${this.#count}`, `id${this.#count}`);
+    return new OwnEntry(terms, `${terms.owner}${this.#count}`, `id${this.#count}`);
   }
 
   newNonce(): string {
@@ -105,8 +105,9 @@ class Surroundings implements QueuePort {
     return `nonce${this.#count}`;
   }
 
-  request(_queue: Queue, entry: OwnEntry, timeoutMs: number, answer: ReplyCallbacks<AcquireReply>): void {
-    const { nonce, fences, ticket } = entry;
+  request(entry: OwnEntry, answer: ReplyCallbacks<AcquireReply>): void {
+    const { nonce, fences, ticket, head } = entry;
+    const timeoutMs = head!.commandTimeoutMs;
     this.requests.push({ entry, nonce, fences, ticket, commandTimeoutMs: timeoutMs, answer, sent: this.now() });
   }
 
@@ -114,24 +115,18 @@ class Surroundings implements QueuePort {
     this.releases.push({ held, answer });
   }
 
-  releaseAndRequest(
-    queue: Queue,
-    held: Holder,
-    entry: OwnEntry,
-    waiter: Waiter,
-    answer: ReplyCallbacks<[ReleaseReply, AcquireReply]>,
-  ): void {
-    this.swaps.push({ token: held.token, waiter, answer });
+  releaseAndRequest(held: Holder, entry: OwnEntry, answer: ReplyCallbacks<[ReleaseReply, AcquireReply]>): void {
+    this.swaps.push({ token: held.token, waiter: entry.head!, answer });
     const resolve = (next: AcquireReply): void => answer.resolve(['released', next]);
-    this.request(queue, entry, waiter.commandTimeoutMs, { resolve, reject: answer.reject });
+    this.request(entry, { resolve, reject: answer.reject });
   }
 
   granted(entry: OwnEntry): void {
     this.grants.push(entry);
   }
 
-  abandon(_queue: Queue, { token, late }: OwnEntry, timeoutMs: number): void {
-    this.abandoned.push({ token, untilMs: late?.untilMs ?? 0, commandTimeoutMs: timeoutMs });
+  abandon({ token, late, head }: OwnEntry): void {
+    this.abandoned.push({ token, untilMs: late?.untilMs ?? 0, commandTimeoutMs: head!.commandTimeoutMs });
   }
 
   empty(): void {

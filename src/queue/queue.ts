@@ -68,8 +68,11 @@ export interface Effort {
 
 /** Our entry in the Redis queue; a new entry with a new token follows every grant. */
 export class OwnEntry {
+  readonly terms: WaitTerms;
   readonly token: string;
   readonly id: string;
+  /** The waiter whose timeouts the last request has. */
+  head: Waiter | undefined;
   /** Each request gets a new nonce, so that a message about an earlier grant of this token is ignored. */
   nonce = '';
   /** A moment just before the last request was sent, once it was answered. */
@@ -84,7 +87,8 @@ export class OwnEntry {
   /** The number of fences that its grant reserves, the same in all its requests; 0 before the first request. */
   fences = 0;
 
-  constructor(token: string, id: string) {
+  constructor(terms: WaitTerms, token: string, id: string) {
+    this.terms = terms;
     this.token = token;
     this.id = id;
   }
@@ -105,23 +109,17 @@ export interface QueuePort extends Pace {
   readonly clock: Pick<Clock, 'nowMs' | 'wallMs'>;
   setTimer(work: () => void, ms: number): unknown;
   clearTimer(timer: unknown): void;
-  newEntry(owner: string | undefined): OwnEntry;
+  newEntry(terms: WaitTerms): OwnEntry;
   newNonce(): string;
   /** Requests the lock, and queues the entry if the lock is busy. */
-  request(queue: Queue, entry: OwnEntry, commandTimeoutMs: number, answer: ReplyCallbacks<AcquireReply>): void;
+  request(entry: OwnEntry, answer: ReplyCallbacks<AcquireReply>): void;
   release(held: Holder, answer: ReplyCallbacks<ReleaseReply>): void;
-  /** Releases the lock, and requests the next grant for `waiter`. */
-  releaseAndRequest(
-    queue: Queue,
-    held: Holder,
-    entry: OwnEntry,
-    waiter: Waiter,
-    answer: ReplyCallbacks<[ReleaseReply, AcquireReply]>,
-  ): void;
+  /** Releases the lock, and requests it for the entry. */
+  releaseAndRequest(held: Holder, entry: OwnEntry, answer: ReplyCallbacks<[ReleaseReply, AcquireReply]>): void;
   /** Reports that the entry's token is now held. */
   granted(entry: OwnEntry): void;
   /** Removes the entry from the Redis queue and releases its lock, in the background. */
-  abandon(queue: Queue, entry: OwnEntry, commandTimeoutMs: number): void;
+  abandon(entry: OwnEntry): void;
   /** Reports that the queue has neither waiters nor a holder. */
   empty(queue: Queue): void;
 }
@@ -132,7 +130,7 @@ export interface ReplyCallbacks<T> {
 }
 
 export class Queue implements GrantSource {
-  readonly key: WaitTerms;
+  readonly terms: WaitTerms;
   readonly #port: QueuePort;
   readonly #positions = new LinkedList<Position>();
   #entry: OwnEntry;
@@ -146,16 +144,15 @@ export class Queue implements GrantSource {
   #handOffs = 0;
   /** Set while the waiters know that Redis cannot be reached. */
   #isTroubled = false;
-  /** The command timeout of the last request, and its time by the port's clock. */
-  #commandTimeoutMs = 0;
+  /** The time of the last request by the port's clock. */
   #requestedMs = 0;
   /** One function for all requests: with thousands of queues at rest, the garbage collector would move as many closures. */
   readonly #onTimer = (): void => this.#request(); // H28
 
-  constructor(key: WaitTerms, port: QueuePort) {
-    this.key = key;
+  constructor(terms: WaitTerms, port: QueuePort) {
+    this.terms = terms;
     this.#port = port;
-    this.#entry = port.newEntry(key.owner);
+    this.#entry = port.newEntry(terms);
   }
 
   join(waiter: Waiter): Position {
@@ -172,7 +169,7 @@ export class Queue implements GrantSource {
   /** Removes a waiter, which is then never called again. The last one abandons the entry. */
   leave(position: Position): void {
     if (!this.#positions.delete(position) || this.#positions.size > 0) return;
-    this.#abandonEntry(position.waiter.commandTimeoutMs); // H29c
+    this.#abandonEntry(); // H29c
     if (this.#holder === undefined) this.#port.empty(this);
   }
 
@@ -196,8 +193,7 @@ export class Queue implements GrantSource {
   }
 
   lost(held: Holder): void {
-    const next = this.#endHolder(held);
-    if (next !== undefined && !this.#isRequesting) this.#request();
+    if (this.#endHolder(held)) this.#request();
   }
 
   /**
@@ -209,23 +205,22 @@ export class Queue implements GrantSource {
     const sent = held.confirmed();
     const next = this.#positions.first;
     if (next === undefined || sent === undefined || this.#handOffsLeft === 0) return false; // H30
-    if (this.#port.clock.nowMs() - sent.monoMs >= this.key.lifetimeMs / 3) return false;
+    if (this.#port.clock.nowMs() - sent.monoMs >= this.terms.lifetimeMs / 3) return false;
     this.#handOffsLeft -= 1; // H32d
     this.#handOffs += 1;
     this.#positions.delete(next);
-    const fence = this.key.fencing ? held.fence + 1 : 0; // B3
+    const fence = this.terms.fencing ? held.fence + 1 : 0; // B3
     this.#holder = next.waiter.granted({ token: held.token, fence, sent }, this);
-    if (this.#positions.size === 0 && !this.#isRequesting) this.#abandonEntry(next.waiter.commandTimeoutMs);
+    if (this.#positions.size === 0 && !this.#isRequesting) this.#abandonEntry();
     return true;
   }
 
   /** Releases the lock in Redis and requests it for the next waiter, in the same command. */
   releaseAndRequest(held: Holder, answer: ReplyCallbacks<ReleaseReply>): void {
-    const next = this.#endHolder(held);
-    // The request in flight already queues our entry.
-    if (next === undefined || this.#isRequesting) return this.#port.release(held, answer); // S25
-    const entry = this.#begin(next);
-    this.#port.releaseAndRequest(this, held, entry, next, {
+    const mayRequest = this.#endHolder(held);
+    if (!mayRequest) return this.#port.release(held, answer); // S25
+    const entry = this.#begin();
+    this.#port.releaseAndRequest(held, entry, {
       resolve: ([result, reply]) => {
         answer.resolve(result);
         this.#onReply(entry, reply);
@@ -237,29 +232,28 @@ export class Queue implements GrantSource {
     });
   }
 
-  /** Ends the hold of `held`. Returns the next waiter; undefined if there is none or `held` was not the holder of this queue. */
-  #endHolder(held: Holder): Waiter | undefined {
-    if (held !== this.#holder) return undefined;
+  /** Ends the hold of `held`. True if `held` was the holder of this queue, and a waiter is next for which no request is in flight. */
+  #endHolder(held: Holder): boolean {
+    if (held !== this.#holder) return false;
     this.#holder = undefined;
     if (this.#positions.size === 0) this.#port.empty(this);
-    return this.#positions.first?.waiter;
+    return this.#positions.size > 0 && !this.#isRequesting;
   }
 
   #request(): void {
-    const head = this.#positions.first!.waiter;
-    const entry = this.#begin(head);
-    this.#port.request(this, entry, head.commandTimeoutMs, {
+    const entry = this.#begin();
+    this.#port.request(entry, {
       resolve: (reply) => this.#onReply(entry, reply),
       reject: (error) => this.#onFailure(entry, error),
     });
   }
 
-  #begin(head: Waiter): OwnEntry {
+  #begin(): OwnEntry {
     this.#stopTimer();
-    this.#commandTimeoutMs = head.commandTimeoutMs;
     this.#requestedMs = this.#port.clock.nowMs();
     this.#isRequesting = true;
     this.#wakeUp = undefined;
+    this.#entry.head = this.#positions.first!.waiter;
     this.#entry.nonce = this.#port.newNonce(); // H83b
     this.#entry.answered = undefined;
     this.#entry.minPollMs = this.#port.minPollMs;
@@ -275,7 +269,7 @@ export class Queue implements GrantSource {
     this.#isRequesting = false;
     const head = this.#positions.first;
     // The lock was handed off to the last waiter while this request was in flight.
-    if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
+    if (head === undefined) return this.#abandonEntry();
     this.#report(undefined);
     if (reply.granted) return this.#onGrant(entry, reply, head);
     head.hasWaited = true;
@@ -291,7 +285,7 @@ export class Queue implements GrantSource {
     const { answered } = this.#entry;
     if (fence === undefined || nonce !== this.#entry.nonce || answered === undefined) return this.#request(); // H83 S16
     // The grant lasts at least from the answered request on. Time must be left for the confirmation.
-    const provisionalMs = Math.min(this.key.lifetimeMs, limits.provisionalMs);
+    const provisionalMs = Math.min(this.terms.lifetimeMs, limits.provisionalMs);
     if (provisionalMs - msSince(answered, this.#port.clock) < Math.min(provisionalMs / 2, confirmationMs))
       return this.#request(); // H83c
     this.#stopTimer();
@@ -301,9 +295,9 @@ export class Queue implements GrantSource {
 
   #onGrant(entry: OwnEntry, { fence, sent, others = 0 }: AcquireReply & { granted: true }, head: Position): void {
     this.#endEntry();
-    const error = tooLate(this.key.key, sent, this.key.lifetimeMs, this.#port.clock);
+    const error = tooLate(this.terms.key, sent, this.terms.lifetimeMs, this.#port.clock);
     if (error !== undefined) {
-      this.#port.abandon(this, entry, head.waiter.commandTimeoutMs);
+      this.#port.abandon(entry);
       this.#report(error);
       return this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
     }
@@ -315,7 +309,7 @@ export class Queue implements GrantSource {
   #endEntry(): OwnEntry {
     const entry = this.#entry;
     this.#port.granted(entry);
-    this.#entry = this.#port.newEntry(this.key.owner);
+    this.#entry = this.#port.newEntry(this.terms);
     return entry;
   }
 
@@ -340,8 +334,8 @@ export class Queue implements GrantSource {
     if (entry !== this.#entry) return;
     this.#isRequesting = false;
     const head = this.#positions.first;
-    if (error.unknown) entry.late = new LateRequest(this.#port.clock.nowMs(), this.#commandTimeoutMs);
-    if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
+    if (error.unknown) this.#mayExecute(entry);
+    if (head === undefined) return this.#abandonEntry();
     if (!error.retryable) return this.#failAll(error);
     this.#report(error);
     this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
@@ -360,14 +354,18 @@ export class Queue implements GrantSource {
     for (const { waiter } of all) waiter.failed(error);
   }
 
-  #abandonEntry(commandTimeoutMs: number): void {
+  #abandonEntry(): void {
     this.#stopTimer();
     const entry = this.#entry;
-    if (entry.fences === 0) return;
-    if (this.#isRequesting) entry.late = new LateRequest(this.#port.clock.nowMs(), commandTimeoutMs);
+    if (entry.head === undefined) return;
+    if (this.#isRequesting) this.#mayExecute(entry);
     this.#isRequesting = false;
-    this.#entry = this.#port.newEntry(this.key.owner);
-    this.#port.abandon(this, entry, commandTimeoutMs);
+    this.#entry = this.#port.newEntry(this.terms);
+    this.#port.abandon(entry);
+  }
+
+  #mayExecute(entry: OwnEntry): void {
+    entry.late = new LateRequest(this.#port.clock.nowMs(), entry.head!.commandTimeoutMs);
   }
 
   #requestAfter(ms: number): void {

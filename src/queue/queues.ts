@@ -21,16 +21,7 @@ import {
   unknownTicket,
 } from '../store/contract';
 import { silenceFor } from './policy';
-import {
-  mayShare,
-  OwnEntry,
-  Queue,
-  type QueuePort,
-  type ReplyCallbacks,
-  type Waiter,
-  type WaitTerms,
-  type WakeUp,
-} from './queue';
+import { mayShare, OwnEntry, Queue, type QueuePort, type ReplyCallbacks, type WaitTerms, type WakeUp } from './queue';
 import { WakeUps } from './wake-ups';
 
 /** The maximum of requests per second by all queues of a process at rest, as long as each pauses for at most `maxPollMs`. */
@@ -81,8 +72,8 @@ export class Queues implements QueuePort {
   readonly #store: Store;
   /** Queues by their key. */
   readonly #queues = new Map<string, Queue[]>();
-  /** Queues by the id of their entry, while the entry is in flight or in the Redis queue. */
-  readonly #entries = new Map<string, Queue>();
+  /** The entries that are in flight or in the Redis queue. */
+  readonly #entries = new Set<OwnEntry>();
   /** Requests that release abandoned entries, by the id of the entry. */
   readonly #abandoned = new Map<string, ReleaseRequest>();
 
@@ -98,17 +89,17 @@ export class Queues implements QueuePort {
     });
   }
 
-  queue(key: WaitTerms): Queue {
-    const others = this.#queues.get(key.key) ?? [];
-    const same = others.find((each) => mayShare(each.key, key));
+  queue(terms: WaitTerms): Queue {
+    const others = this.#queues.get(terms.key) ?? [];
+    const same = others.find((each) => mayShare(each.terms, terms));
     if (same !== undefined) return same;
-    const queue = new Queue(key, this);
-    this.#queues.set(key.key, [...others, queue]);
+    const queue = new Queue(terms, this);
+    this.#queues.set(terms.key, [...others, queue]);
     return queue;
   }
 
   empty(queue: Queue): void {
-    const { key } = queue.key;
+    const { key } = queue.terms;
     const others = this.#queues.get(key)?.filter((each) => each !== queue) ?? [];
     if (others.length > 0) this.#queues.set(key, others);
     else this.#queues.delete(key);
@@ -124,12 +115,12 @@ export class Queues implements QueuePort {
     return Math.min((entries * 1000) / maxRequestsPerSecond, maxPollMs);
   }
 
-  newEntry(owner: string | undefined): OwnEntry {
-    return new OwnEntry(newToken(owner), this.wakeUps.newId());
+  newEntry(terms: WaitTerms): OwnEntry {
+    return new OwnEntry(terms, newToken(terms.owner), this.wakeUps.newId());
   }
 
-  request(queue: Queue, entry: OwnEntry, commandTimeoutMs: number, answer: ReplyCallbacks<AcquireReply>): void {
-    this.#store.acquire(this.#requestOf(queue, entry, commandTimeoutMs)).then(answer.resolve, answer.reject);
+  request(entry: OwnEntry, { resolve, reject }: ReplyCallbacks<AcquireReply>): void {
+    this.#store.acquire(this.#requestOf(entry)).then(resolve, reject);
   }
 
   release(held: Holder, { resolve, reject }: ReplyCallbacks<ReleaseReply>): void {
@@ -137,44 +128,40 @@ export class Queues implements QueuePort {
   }
 
   releaseAndRequest(
-    queue: Queue,
     held: Holder,
     entry: OwnEntry,
-    waiter: Waiter,
     { resolve, reject }: ReplyCallbacks<[ReleaseReply, AcquireReply]>,
   ): void {
-    const { commandTimeoutMs, retryTimeoutMs } = waiter;
+    const { commandTimeoutMs, retryTimeoutMs } = entry.head!;
     const { token, checkedMs } = held.releaseRequest();
-    const release = { keys: queue.key.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs), checkedMs };
-    const request = this.#requestOf(queue, entry, commandTimeoutMs);
-    this.#store.releaseAndAcquire!(release, request).then(resolve, reject);
+    const release = { keys: entry.terms.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs), checkedMs };
+    this.#store.releaseAndAcquire!(release, this.#requestOf(entry)).then(resolve, reject);
   }
 
   granted(entry: OwnEntry): void {
-    this.#entries.delete(entry.id);
+    this.#entries.delete(entry);
   }
 
-  abandon({ key }: Queue, { token, id, ticket, late }: OwnEntry, commandTimeoutMs: number): void {
-    const request = { keys: key.key, token, commandTimeoutMs, ticket: ticket || unknownTicket };
-    this.#entries.delete(id);
+  abandon(entry: OwnEntry): void {
+    const { terms, token, id, ticket, late } = entry;
+    const { commandTimeoutMs } = entry.head!;
+    const request = { keys: terms.key, token, commandTimeoutMs, ticket: ticket || unknownTicket };
+    this.#entries.delete(entry);
     this.#abandoned.set(id, request);
     void this.#store.abandon(request, late).then(() => this.#abandoned.delete(id));
   }
 
-  #requestOf(
-    queue: Queue,
-    { token, id, nonce, ticket, sinceMs, minPollMs, fences }: OwnEntry,
-    commandTimeoutMs: number,
-  ): AcquireRequest {
-    const { key, lifetimeMs, fencing } = queue.key;
-    this.#entries.set(id, queue);
+  #requestOf(entry: OwnEntry): AcquireRequest {
+    const { token, id, nonce, ticket, sinceMs, minPollMs, fences } = entry;
+    const { key, lifetimeMs, fencing } = entry.terms;
+    this.#entries.add(entry);
     return {
       keys: key,
       token,
       lifetimeMs,
       fences: fencing ? fences : 0,
       minReplicas: 0,
-      commandTimeoutMs,
+      commandTimeoutMs: entry.head!.commandTimeoutMs,
       // An entry that was abandoned before this request was sent needs no request: its release follows in the same tick.
       begin: () => !this.#abandoned.has(id),
       queueAs: {
@@ -188,8 +175,7 @@ export class Queues implements QueuePort {
   }
 
   #wake(id: string, key: string, wakeUp: WakeUp): void {
-    const queue = this.#entries.get(id);
-    if (queue?.key.key === key && queue.wake(id, wakeUp)) return;
+    if (this.#queues.get(key)?.some((queue) => queue.wake(id, wakeUp))) return;
     const request = this.#abandoned.get(id);
     if (request !== undefined) this.#store.release(request).catch(() => {}); // H83g
   }

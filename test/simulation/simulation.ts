@@ -17,6 +17,7 @@ import {
   type QueuePort,
   type ReplyCallbacks,
   type Waiter,
+  type WaitTerms,
 } from '../../src/queue/queue';
 import type { Grant, Holder, Moment, ReleaseRequest } from '../../src/store/contract';
 import { Machine } from '../../src/store/embedded/machine/mutex-machine';
@@ -199,11 +200,11 @@ export class Simulation {
   }
 
   /** The delay by which, in two variants, an answered request seems to have been sent later: older messages count. */
-  shiftMs(queue: Queue): number {
+  shiftMs({ lifetimeMs }: WaitTerms): number {
     const { broken } = this.rules;
     if (broken === 'a grant counts from its message') return 1e9;
     if (broken !== 'a grant counts although little of it is left') return 0;
-    return Math.min(queue.key.lifetimeMs, limits.provisionalMs) / 2;
+    return Math.min(lifetimeMs, limits.provisionalMs) / 2;
   }
 
   /** A process counts the lock as its own from now on. */
@@ -400,12 +401,12 @@ class Process implements QueuePort {
     (timer as Event).gone = true;
   }
 
-  newEntry(): OwnEntry {
+  newEntry(terms: WaitTerms): OwnEntry {
     const id = `${this.channel}.${this.#ids++}`;
     // As our tokens are: the end repeats the beginning of the last 36 characters.
     const token = `token-${id}`.padEnd(36, ' ');
     const whole = `${token.slice(0, 32)}${token.slice(0, 4)}`;
-    return new OwnEntry(whole, id);
+    return new OwnEntry(terms, whole, id);
   }
 
   newNonce(): string {
@@ -422,37 +423,33 @@ class Process implements QueuePort {
     return this.#world.rules.minPollMs;
   }
 
-  request(queue: Queue, entry: OwnEntry, commandTimeoutMs: number, answer: ReplyCallbacks<any>): void {
+  request(entry: OwnEntry, answer: ReplyCallbacks<any>): void {
+    const { commandTimeoutMs } = entry.head!;
     const sent = this.#moment();
     if (this.#waking && this.#world.rules.broken === 'no confirmation') {
       const fence = this.#world.machine.fence - entry.fences + 1;
       this.#world.after(0, this, () => answer.resolve({ granted: true, fence, sent: this.#moment(), others: 1 }));
       return;
     }
-    const command = { ...this.#requestOf(queue, entry), keys: [key], notAfterMs: this.#notAfterMs(commandTimeoutMs) };
+    const command = { ...this.#requestOf(entry), keys: [key], notAfterMs: this.#notAfterMs(commandTimeoutMs) };
     const run = (): unknown => this.#world.acquire(command, this.channel);
     this.#call(run, commandTimeoutMs, false, {
-      resolve: (reply) => acquired(reply, sent, answer, this.#world.shiftMs(queue)),
+      resolve: (reply) => acquired(reply, sent, answer, this.#world.shiftMs(entry.terms)),
       reject: answer.reject,
     });
   }
 
-  releaseAndRequest(
-    queue: Queue,
-    { token }: Holder,
-    entry: OwnEntry,
-    waiter: Waiter,
-    answer: ReplyCallbacks<any>,
-  ): void {
+  releaseAndRequest({ token }: Holder, entry: OwnEntry, answer: ReplyCallbacks<any>): void {
+    const waiter = entry.head!;
     const sent = this.#moment();
-    const next = this.#requestOf(queue, entry);
+    const next = this.#requestOf(entry);
     const command = { keys: [key], token, ticket: 0, yieldMs: waiter.retryTimeoutMs, next };
     const run = (): unknown => this.#world.release(command, this.channel);
     this.#call(run, waiter.commandTimeoutMs, true, {
       resolve: (reply) => {
         const result = reply.results[0];
         const resolve = (acquire: unknown): void => answer.resolve([result, acquire]);
-        acquired(reply.next, sent, { resolve, reject: answer.reject }, this.#world.shiftMs(queue));
+        acquired(reply.next, sent, { resolve, reject: answer.reject }, this.#world.shiftMs(entry.terms));
       },
       reject: answer.reject,
     });
@@ -479,12 +476,12 @@ class Process implements QueuePort {
     else this.#releaseUntilAnswered(token, commandTimeoutMs, 0);
   }
 
-  abandon(_queue: Queue, entry: OwnEntry, commandTimeoutMs: number): void {
-    this.#releaseTwice(entry.token, entry.id, entry.late?.untilMs ?? 0, commandTimeoutMs, entry.ticket || -1);
+  abandon({ token, id, late, ticket, head }: OwnEntry): void {
+    this.#releaseTwice(token, id, late?.untilMs ?? 0, head!.commandTimeoutMs, ticket || -1);
   }
 
   empty(queue: Queue): void {
-    this.#queues.delete(String(queue.key.lifetimeMs));
+    this.#queues.delete(String(queue.terms.lifetimeMs));
   }
 
   #releaseTwice(token: string, id: string, untilMs: number, commandTimeoutMs: number, ticket: number): void {
@@ -504,8 +501,8 @@ class Process implements QueuePort {
     });
   }
 
-  #requestOf(queue: Queue, { token, id, nonce, ticket: known, sinceMs, fences }: OwnEntry) {
-    const { lifetimeMs } = queue.key;
+  #requestOf({ terms, token, id, nonce, ticket: known, sinceMs, fences }: OwnEntry) {
+    const { lifetimeMs } = terms;
     const fromMs = this.#world.rules.broken === 'queued since its last request' ? this.#world.nowMs : sinceMs;
     const ticket = known || -(epochMicros + Math.floor(fromMs * 1000));
     const silenceMs = 2 * this.minPollMs;
@@ -637,11 +634,11 @@ class User implements Waiter {
     const queue = this.#queue;
     const { holdMs, abandonHold, broken } = world.rules;
     const isProvisional = provisionalMs !== undefined;
-    const sent = isProvisional ? earlier(told, world.shiftMs(queue)) : told;
+    const sent = isProvisional ? earlier(told, world.shiftMs(queue.terms)) : told;
     const holder: Grantee = {
       token,
       fence,
-      untilMs: sent.monoMs + trustedMs(provisionalMs ?? queue.key.lifetimeMs),
+      untilMs: sent.monoMs + trustedMs(provisionalMs ?? queue.terms.lifetimeMs),
       name: this.#name,
       ended: false,
       sent: isProvisional && broken !== 'hand-off before the confirmation' ? undefined : sent,
@@ -670,7 +667,7 @@ class User implements Waiter {
     const world = this.#world;
     world.told += 1;
     if (world.rules.broken === 'a grant counts from its message') {
-      holder.untilMs = world.nowMs + trustedMs(queue.key.lifetimeMs);
+      holder.untilMs = world.nowMs + trustedMs(queue.terms.lifetimeMs);
     }
     if (holder.leftMs() < Math.min(provisionalMs / 2, 500) - provisionalMs / 1000) {
       world.broken(`${this.#name} has ${holder.leftMs()} ms left to confirm its grant`);
@@ -687,7 +684,7 @@ class User implements Waiter {
 
   #confirm(queue: Queue, holder: Grantee): void {
     const world = this.#world;
-    const { lifetimeMs } = queue.key;
+    const { lifetimeMs } = queue.terms;
     const sent = this.#process.now();
     if (holder.ended || holder.leftMs() <= 0) return;
     this.#process.confirm(holder, lifetimeMs, {

@@ -106,9 +106,9 @@ export const shortCuts: readonly ShortCut[] = [
     name: 'a release and the next request in one command',
     change: piece(
       'S25',
-      /if \((.*) \|\| (.*)\) return (.*);/,
-      `$3;
-    if (next !== undefined && !$2) this.#request();
+      /if \(!(.*)\) return (.*);/,
+      `$2;
+    if ($1) this.#request();
     return;`,
     ),
   },
