@@ -48,7 +48,7 @@ export const quorum: readonly Protection[] = [
   {
     hazard: 'H63',
     without: 'a server whose reply was lost is not released',
-    changes: [drop('H63c')],
+    changes: [operand('H63c', 2, false)],
     test: 'redis/quorum.test.ts',
   },
   {

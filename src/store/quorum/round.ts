@@ -30,19 +30,21 @@ type Releases = (node: QuorumNode) => Promise<ReleaseReply> | undefined;
 /** The state of a node that a round has asked. */
 class AskedNode {
   readonly node: QuorumNode;
-  /** True until the node has answered. */
-  isOpen = true;
+  /** `no vote`: it failed, or may have forgotten a lock; undefined: the node has not answered yet. */
+  answer: 'granted' | 'busy' | 'no vote' | undefined = undefined;
   /** The last fence of the node, if the node voted for the round. */
   fence: number | undefined = undefined;
   /** True once the node was told the largest fence. */
   isRaised = false;
-  mayHoldToken = false;
   /** The request that may still bring the token to the node. */
   late: LateRequest | undefined = undefined;
-  mayBeQueued = false;
 
   constructor(node: QuorumNode) {
     this.node = node;
+  }
+
+  get mayHoldToken(): boolean {
+    return this.answer === 'granted' || this.answer === 'no vote'; // H63c
   }
 }
 
@@ -74,8 +76,6 @@ export class Round {
   /** The shortest time for which a node has no room. */
   #leftMs: number | undefined;
   readonly #errors: LockBackendError[] = [];
-  /** The number of nodes that voted for or against the round. */
-  #votes = 0;
   /** When the last nodes were asked, in monotonic ms. */
   #askedMs = 0;
   #releases: Releases | undefined;
@@ -119,7 +119,7 @@ export class Round {
   }
 
   #onLate(): void {
-    if (this.#phase === 'asking') for (const { node, isOpen } of this.#asked) if (isOpen) node.wasLate();
+    if (this.#phase === 'asking') for (const { node, answer } of this.#asked) if (answer === undefined) node.wasLate();
     this.askAll();
   }
 
@@ -138,7 +138,7 @@ export class Round {
 
   /** True if the node's reply is still to come. */
   awaits(node: QuorumNode): boolean {
-    return this.#asked.some((each) => each.node === node && each.isOpen);
+    return this.#asked.some((each) => each.node === node && each.answer === undefined);
   }
 
   /** The nodes that were not asked, and will not be. */
@@ -160,37 +160,32 @@ export class Round {
   #granted(asked: AskedNode, fence: number): void {
     const { node } = asked;
     const guardedForMs = node.guardedForMs(this.#nodes.longestMs);
-    asked.mayHoldToken = true;
-    if (this.#phase === 'asking' && guardedForMs > 0) {
+    const hasVote = this.#phase !== 'asking' || guardedForMs <= 0;
+    if (hasVote) asked.fence = fence;
+    else {
       this.#errors.push(node.withoutVote(guardedForMs, this.#request.keys));
       node.wasLate();
-    } else {
-      this.#votes += 1;
-      asked.fence = fence;
     }
-    this.#answered(asked, guardedForMs > 0 ? { guardedForMs } : true);
+    this.#answered(asked, hasVote ? 'granted' : 'no vote', guardedForMs > 0 ? { guardedForMs } : true);
   }
 
   #busy(asked: AskedNode, leftMs: number): void {
-    this.#votes += 1;
     this.#leftMs = Math.min(this.#leftMs ?? leftMs, leftMs);
     if (this.#isServed) this.#leaveQueue(asked.node);
-    else asked.mayBeQueued = true;
-    this.#answered(asked, 0);
+    this.#answered(asked, 'busy', 0);
   }
 
   #failed(asked: AskedNode, error: LockBackendError): void {
     // A request that was not sent, because its caller gave up, says nothing about the node.
     if (error.unknown || this.#request.begin()) asked.node.failed(error);
     this.#errors.push(error);
-    asked.mayHoldToken = true; // H63c
     asked.late = new LateRequest(this.#askedMs, this.#request.commandTimeoutMs);
-    this.#answered(asked, error);
+    this.#answered(asked, 'no vote', error);
   }
 
-  #answered(asked: AskedNode, vote: NodeVote): void {
+  #answered(asked: AskedNode, answer: AskedNode['answer'], vote: NodeVote): void {
     this.#request.votes?.voted(this.#nodes.all.indexOf(asked.node), vote);
-    asked.isOpen = false;
+    asked.answer = answer;
     this.#open -= 1;
     if (this.#phase === 'over' || this.#phase === 'failed') this.#releaseLate(asked); // H62d
     this.#decide();
@@ -233,7 +228,7 @@ export class Round {
     const isNew = (this.#request.queueAs?.ticket ?? 0) === 0;
     for (const node of this.#nodes.all) {
       const asked = this.#asked.find((each) => each.node === node);
-      if (isNew ? asked?.mayBeQueued : asked?.fence === undefined) this.#leaveQueue(node);
+      if (isNew ? asked?.answer === 'busy' : asked?.fence === undefined) this.#leaveQueue(node);
     }
     this.#onVerdict({ granted: true, fence, wroteBack: this.#asked.some(({ isRaised }) => isRaised) });
   }
@@ -250,14 +245,15 @@ export class Round {
     asked.node.store.raise({ keys, token, mode, fence, commandTimeoutMs }).then(raised, (error) => {
       asked.node.failed(error);
       this.#errors.push(error);
-      this.#votes -= 1;
+      asked.answer = 'no vote';
       raised(false);
     });
   }
 
   /** Explains a failure: no majority can be won. The reason, a busy key or unreachable nodes, may not be known yet. */
   #explain(): void {
-    const isBusy = this.#votes >= this.#nodes.majority;
+    const votes = this.#asked.filter(({ answer }) => answer === 'granted' || answer === 'busy');
+    const isBusy = votes.length >= this.#nodes.majority;
     if (!isBusy && !this.#nodes.isMinority(this.#errors.length)) return;
     this.#phase = 'over';
     if (isBusy) this.#onVerdict({ granted: false, leftMs: this.#leftMs ?? 0 });
