@@ -4,9 +4,9 @@ import { expect } from 'chai';
 import type { Clock } from '../../src/core/clock';
 import { LockBackendError } from '../../src/core/errors';
 import type { Node } from '../../src/store/contract';
+import { releaseByMajority } from '../../src/store/quorum/majority';
 import type { QuorumNode } from '../../src/store/quorum/node';
 import { Nodes } from '../../src/store/quorum/nodes';
-import { releaseByMajority } from '../../src/store/quorum/release';
 import type { Round } from '../../src/store/quorum/round';
 
 describe('nodes of a quorum of which none can be asked', () => {

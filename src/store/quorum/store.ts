@@ -30,12 +30,11 @@ import type {
 import type { LateRequest } from '../late-request';
 import type { Operator } from '../operator';
 import { type ChangeRequest, changeInPlace } from './change';
-import { extendByMajority } from './extension';
+import { extendByMajority, releaseByMajority } from './majority';
 import type { QuorumNode } from './node';
 import { Nodes, type Order } from './nodes';
 import { inspectMajority, quorumOperator } from './operator';
 import { Places } from './places';
-import { releaseByMajority } from './release';
 import { Round, type RoundRequest, type Verdict } from './round';
 import { Rounds } from './rounds';
 
