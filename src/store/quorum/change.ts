@@ -56,13 +56,10 @@ function refused(impossible: 'deadlock' | 'gone'): AcquireReply {
 
 /** Writes the fence back, as with any grant: before the change counts, a majority must mint only larger fences. */
 async function writeBack(nodes: Nodes, request: ChangeRequest, votes: ReadonlyMap<QuorumNode, number>): Promise<void> {
-  const { keys, token, mode, commandTimeoutMs } = request;
   const fence = Math.max(...votes.values());
-  const raise = (node: QuorumNode): Promise<boolean> =>
-    votes.get(node) === fence
-      ? Promise.resolve(true)
-      : node.store.raise({ keys, token, mode, fence, commandTimeoutMs });
+  const raise = async (node: QuorumNode): Promise<boolean> =>
+    votes.get(node) === fence || node.store.raise({ ...request, fence });
   const isKnown = ({ replies }: Tally<boolean>): true | undefined =>
     [...replies.values()].filter((isOurs) => isOurs).length >= nodes.majority || undefined;
-  await nodes.ask(keys, raise, isKnown, [...votes.keys()]);
+  await nodes.ask(request.keys, raise, isKnown, [...votes.keys()]);
 }

@@ -234,7 +234,6 @@ export class Round {
   }
 
   #raise(asked: AskedNode, fence: number): void {
-    const { keys, token, mode, commandTimeoutMs } = this.#request;
     asked.isRaised = true;
     this.#writing += 1;
     const raised = (isOurs: boolean): void => {
@@ -242,7 +241,7 @@ export class Round {
       asked.fence = isOurs ? fence : undefined; // H65c
       this.#decide();
     };
-    asked.node.store.raise({ keys, token, mode, fence, commandTimeoutMs }).then(raised, (error) => {
+    asked.node.store.raise({ ...this.#request, fence }).then(raised, (error) => {
       asked.node.failed(error);
       this.#errors.push(error);
       asked.answer = 'no vote';

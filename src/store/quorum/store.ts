@@ -160,7 +160,7 @@ export class Quorum implements Store {
   }
 
   async extend(request: ExtendRequest): Promise<ExtendReply> {
-    const { keys, token, lifetimeMs, held } = request;
+    const { token, lifetimeMs, held } = request;
     if (!request.begin()) return { outcome: 'late' };
     this.#nodes.longestMs = Math.max(this.#nodes.longestMs, lifetimeMs!);
     const sent = now(this.#nodes.clock);
@@ -170,7 +170,7 @@ export class Quorum implements Store {
     const { outcome, missing } = await extendByMajority(this.#nodes, each, sent);
     if (outcome === 'late') return { outcome };
     if (outcome !== 'extended') {
-      void this.abandon({ keys, token, commandTimeoutMs: request.commandTimeoutMs, held }); // H64c
+      void this.abandon(request); // H64c
       return { outcome };
     }
     // After a change in place a late request may still revert it: those nodes get the token back with the next lock.
