@@ -9,14 +9,10 @@ describe('the wake-ups of a process', () => {
     const nothing = (): void => {};
     const channels = { listen: () => new Promise<never>(nothing), listensAlone: false };
     const wakeUps = new WakeUps(channels, { wake: nothing, freed: nothing, gap: nothing });
-    const outcome = await new Promise((resolve) => {
-      wakeUps.whenOpen(
-        'key',
-        10,
-        () => resolve('opened'),
-        () => resolve('failed'),
-      );
-    });
+    const outcome = await wakeUps.whenOpen('key', 10).then(
+      () => 'opened',
+      () => 'failed',
+    );
     expect(outcome).to.equal('failed');
     expect(wakeUps.isOpen).to.equal(false);
     expect(wakeUps.isAwaited('key')).to.equal(true);

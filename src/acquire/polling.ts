@@ -42,7 +42,6 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   #isDeaf = false;
   /** Set when a wake-up came while an attempt was in flight. The store may have answered that attempt before the wake-up. */
   #wasWoken = false;
-  #stopOpening: (() => void) | undefined;
   /** The pause while the key is busy; undefined: the next one of a caller that polls. */
   protected busyPauseMs: number | undefined;
 
@@ -162,7 +161,6 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   protected stop(): void {
     this.isSettled = true;
     this.attempts.endPause();
-    this.#stopOpening?.();
   }
 
   /** Is queued once wake-ups are open. Polls if they cannot be opened or take too long. */
@@ -170,15 +168,18 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     const { keys, settings } = this.spec;
     const { wakeUps } = this.queues!;
     if (wakeUps.isOpen) return this.enqueue();
-    const enqueue = (): void => this.enqueue();
+    const enqueue = (): void => {
+      if (!this.isSettled) this.enqueue();
+    };
     const poll = (error: unknown): void => {
+      if (this.isSettled) return;
       this.#isDeaf = true;
       const message = `${describe(this.spec.key)} is polled for: no message can be heard`;
       warn({ ...lockEvent(this.spec), code: 'no-wake-ups', message, error });
       if (this.attempts.count === 0) this.attempt();
       else this.#pauseAndAttempt();
     };
-    this.#stopOpening = wakeUps.whenOpen(keys as string, settings.commandTimeoutMs, enqueue, poll);
+    wakeUps.whenOpen(keys as string, settings.commandTimeoutMs).then(enqueue, poll);
   }
 
   #pauseAndAttempt(wantedMs = this.attempts.nextPauseMs()): void {

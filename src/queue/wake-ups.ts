@@ -4,7 +4,6 @@
 
 import { v4 as uuid } from 'uuid';
 import { timers } from '../core/clock';
-import { type Linked, LinkedList } from '../core/linked-list';
 import { setImmediate } from '../core/real-timers';
 import { type Alarm, clearAlarm } from '../core/timers';
 import { refusal } from '../store/backend-errors';
@@ -39,11 +38,6 @@ interface WakeUpListener {
   readonly wake: Wake;
 }
 
-interface Opener extends Linked<Opener> {
-  readonly opened: () => void;
-  readonly failed: (error: unknown) => void;
-}
-
 /** The other receivers of messages: the queues. */
 interface Others {
   wake(id: string, key: string, wakeUp: WakeUp): void;
@@ -60,7 +54,8 @@ export class WakeUps {
   readonly #subscribers = new Map<string, WakeUpListener>();
   /** Keys of the callers that wait for the channel to open. */
   readonly #awaited = new Set<string>();
-  readonly #openers = new LinkedList<Opener>();
+  /** The wait of the callers that wait for the channel to open. */
+  #whenOpen: Promise<void> | undefined;
   #opening: Promise<Listening> | undefined;
   #isOpen = false;
   #ids = 0;
@@ -120,37 +115,30 @@ export class WakeUps {
     };
   }
 
-  /**
-   * Calls `opened` when a wake-up for `key` would be received, or `failed` if the channel cannot be opened in time: within the
-   * `withinMs` of the first caller that waits for it. Calls neither after the returned function was called.
-   */
-  whenOpen(key: string, withinMs: number, opened: () => void, failed: (error: unknown) => void): () => void {
-    const opener: Opener = { opened, failed, before: undefined, after: undefined };
+  /** As `open`, but rejects too if that takes longer than the `withinMs` of the first of the callers that wait. */
+  whenOpen(key: string, withinMs: number): Promise<void> {
     this.#awaited.add(key);
-    this.#openers.add(opener);
-    if (this.#openers.size === 1) this.#openWithin(key, withinMs);
-    return () => void this.#openers.delete(opener);
-  }
-
-  /** Opens the channel for all callers that wait for it by then. */
-  #openWithin(key: string, withinMs: number): void {
-    let alarm: Alarm | undefined;
-    let isOver = false;
-    const end = (call: (opener: Opener) => void): void => {
-      if (isOver) return;
-      isOver = true;
-      clearAlarm(alarm);
-      for (const opener of [...this.#openers]) if (this.#openers.delete(opener)) call(opener);
-    };
-    // A hundred thousand calls in this turn can take longer than the limit. And after a blocked event loop, timers run before the
-    // replies that have arrived are read.
-    setImmediate(() => {
-      if (!isOver) alarm = timers.set(() => setImmediate(() => end(({ failed }) => failed(undefined))), withinMs); // H27b
+    this.#whenOpen ??= new Promise((resolve, reject) => {
+      let alarm: Alarm | undefined;
+      let isOver = false;
+      const end = (settle: () => void): void => {
+        if (isOver) return;
+        isOver = true;
+        clearAlarm(alarm);
+        this.#whenOpen = undefined;
+        settle();
+      };
+      // A hundred thousand calls in this turn can take longer than the limit. And after a blocked event loop, timers run before the
+      // replies that have arrived are read.
+      setImmediate(() => {
+        if (!isOver) alarm = timers.set(() => setImmediate(() => end(reject)), withinMs); // H27b
+      });
+      this.open(key).then(
+        () => end(resolve),
+        (error) => end(() => reject(error)),
+      );
     });
-    this.open(key).then(
-      () => end(({ opened }) => opened()),
-      (error) => end(({ failed }) => failed(error)),
-    );
+    return this.#whenOpen;
   }
 
   join(): void {
