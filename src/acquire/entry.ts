@@ -4,7 +4,6 @@
 // queued too: its entry expires after the time for which the caller says that it will be silent.
 import { pollPauseMs, silenceFor } from '../queue/policy';
 import type { Effort } from '../queue/queue';
-import type { WakeUpSubscription } from '../queue/wake-ups';
 import { type AcquireReply, noChannel, type QueueEntry } from '../store/contract';
 import { Polling } from './polling';
 
@@ -12,7 +11,8 @@ import { Polling } from './polling';
 const latenessMs = 100;
 
 export class EntryPolling extends Polling {
-  #subscription: WakeUpSubscription | undefined;
+  /** The id by which wake-ups name the caller; undefined unless it is subscribed. */
+  #id: string | undefined;
   /** The shortest pause between two attempts, as the last attempt announced it. */
   #minPollMs = 0;
 
@@ -49,10 +49,10 @@ export class EntryPolling extends Polling {
   /** The entry of the caller if its attempt finds the key busy; undefined if the caller would not receive a wake-up yet. */
   #entry(): QueueEntry | undefined {
     const { ticket } = this.attempts;
-    if (this.#subscription !== undefined) {
-      const { channel, id } = this.#subscription;
-      this.#minPollMs = this.queues!.minPollMs;
-      return { channel, id, ticket, silenceMs: silenceFor(this.#minPollMs) };
+    if (this.#id !== undefined) {
+      const { wakeUps, minPollMs } = this.queues!;
+      this.#minPollMs = minPollMs;
+      return { channel: wakeUps.channel, id: this.#id, ticket, silenceMs: silenceFor(minPollMs) };
     }
     const { pauseMs } = this;
     if (pauseMs === undefined) return undefined;
@@ -64,7 +64,7 @@ export class EntryPolling extends Polling {
     const { kind, permits } = mode!;
     // A reader takes nothing of what a writer releases: every other reader has room beside it. A writer takes everything.
     const takes = kind === 'counted' ? permits : kind === 'exclusive' ? Number.POSITIVE_INFINITY : 0;
-    this.#subscription = this.queues!.wakeUps.subscribe(keys as string, takes, (isBehind) => this.wake(isBehind));
+    this.#id = this.queues!.wakeUps.subscribe(keys as string, takes, (isBehind) => this.wake(isBehind));
     this.wasQueued = true;
     this.attempt();
   }
@@ -79,6 +79,6 @@ export class EntryPolling extends Polling {
 
   protected override stop(): void {
     super.stop();
-    this.#subscription?.leave();
+    if (this.#id !== undefined) this.queues!.wakeUps.unsubscribe(this.#id);
   }
 }

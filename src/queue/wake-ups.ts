@@ -23,14 +23,6 @@ const entryText = /^(\d+)\.([\w-]{22})(?:=(\d{1,16}))?$/;
  */
 export type Wake = (isBehind: boolean) => boolean;
 
-/** The subscription of a waiter for a key with several holders. */
-export interface WakeUpSubscription {
-  readonly channel: string;
-  /** Messages name the waiter by this id. */
-  readonly id: string;
-  leave(): void;
-}
-
 interface WakeUpListener {
   readonly key: string;
   /** The part of a release that this waiter would take. */
@@ -159,11 +151,18 @@ export class WakeUps {
     return String(this.#ids);
   }
 
-  /** Calls `wake` from now on when an attempt to acquire `key` may succeed. `takes` is the part of a release that it would take. */
-  subscribe(key: string, takes: number, wake: Wake): WakeUpSubscription {
+  /**
+   * Calls `wake` from now on when an attempt to acquire `key` may succeed. `takes` is the part of a release that it would take. Returns
+   * the id by which messages name the waiter.
+   */
+  subscribe(key: string, takes: number, wake: Wake): string {
     const id = this.newId();
     this.#subscribers.set(id, { key, takes, wake });
-    return { channel: this.channel, id, leave: () => this.#subscribers.delete(id) };
+    return id;
+  }
+
+  unsubscribe(id: string): void {
+    this.#subscribers.delete(id);
   }
 
   /**
