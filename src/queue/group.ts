@@ -76,9 +76,9 @@ export abstract class WaitGroup {
   /** Closes the group, because a caller outside it waits for the same key and must not be overtaken. */
   abstract close(): void;
 
-  /** Notes that a writer of this process waits for the key. */
+  /** Notes that a writer of this process waits for the key. Among all processes, `bandOf` in scripts/waiters.lua says which is first. */
   writerWaits(): void {
-    this.close();
+    if (this.mode.prefer !== 'reader') this.close();
   }
 
   /** The number of members to fetch for the callers that wait. */

@@ -41,11 +41,6 @@ export class Readers extends WaitGroup implements Member {
     else this.#give(position, this.#sent);
   }
 
-  /** Among the waiters of all processes, `bandOf` in scripts/waiters.lua says which is first. */
-  override writerWaits(): void {
-    if (this.mode.prefer !== 'reader') this.close();
-  }
-
   /** Ends the joins, unless the readers had to wait for the member: its window is their turn, also if a writer of another process waits. */
   close(): void {
     this.#isClosed ||= this.#sent === undefined || !this.hasWaited;
