@@ -92,12 +92,9 @@ export class Readers extends WaitGroup implements Member {
 
   /** All readers that call this before the request is sent share one extension. */
   extend({ commandTimeoutMs }: ExtendRequest): Promise<ExtendReply> {
-    if (this.#extension === undefined) {
-      const extension = this.#extend(commandTimeoutMs).finally(() => {
-        if (this.#extension === extension) this.#extension = undefined;
-      });
-      this.#extension = extension;
-    }
+    this.#extension ??= this.#extend(commandTimeoutMs).finally(() => {
+      this.#extension = undefined;
+    });
     return this.#extension;
   }
 
