@@ -30,12 +30,6 @@ export const maxJoins = 64; // S27
 
 type Busy = AcquireReply & { readonly granted: false };
 
-export interface Pace {
-  random(): number;
-  /** The shortest pause between two requests of a queue at rest. It grows with the number of queues. */
-  readonly minPollMs: number;
-}
-
 /**
  * The pause after a reply that the lock is busy, to a request that took `tookMs`. A wake-up may be lost and a holder may die, so the
  * first entry in the Redis queue requests when the holder's lease ends, and the entries behind it a little later, each at its own moment.
@@ -45,12 +39,12 @@ export function pauseWhileBusy(
   tookMs: number,
   retryTimeoutMs: number,
   minPollMs: number,
-  pace: Pick<Pace, 'random'>,
+  random: number,
 ): number {
   // The holder's remaining time may have passed before its reply arrived.
   if (leftMs >= 0 && tookMs > leftMs) return 0;
   const { before = 0, outside = false } = position ?? {};
-  const everyMs = pollPauseMs(before, minPollMs, pace.random()); // H28c
+  const everyMs = pollPauseMs(before, minPollMs, random); // H28c
   // A holder outside the queue wakes no entry when it releases, so the first entry polls. The entries behind it need not.
   if (outside && before === 0) return Math.min(Math.max(retryTimeoutMs, 1), everyMs);
   return Math.min(leftMs < 0 ? everyMs : leftMs + 1 + before, everyMs);
@@ -67,6 +61,6 @@ export function silenceFor(minPollMs: number): number {
 }
 
 /** The pause after a grant while others of the queue wait: the holder may never release, and a long wait needs an entry in Redis. */
-export function pauseWhileHeld(leftMs: number, pace: Pace): number {
-  return Math.min(Math.max(leftMs, 0) + 1, Math.max(pollEveryMs(0), pace.minPollMs));
+export function pauseWhileHeld(leftMs: number, minPollMs: number): number {
+  return Math.min(Math.max(leftMs, 0) + 1, Math.max(pollEveryMs(0), minPollMs));
 }

@@ -21,7 +21,6 @@ import {
   fencesInBlock,
   handOffsAfterGrant,
   handOffsAmongOthers,
-  type Pace,
   pauseWhileBusy,
   pauseWhileHeld,
 } from './policy';
@@ -105,8 +104,11 @@ export interface WakeUp {
 const confirmationMs = 500;
 
 /** Everything that a queue uses. Replies never arrive within the call that requested them. */
-export interface QueuePort extends Pace {
+export interface QueuePort {
   readonly clock: Pick<Clock, 'nowMs' | 'wallMs'>;
+  random(): number;
+  /** The shortest pause between two requests of a queue at rest. It grows with the number of queues. */
+  readonly minPollMs: number;
   setTimer(work: () => void, ms: number): unknown;
   clearTimer(timer: unknown): void;
   newEntry(terms: WaitTerms): OwnEntry;
@@ -278,7 +280,7 @@ export class Queue implements GrantSource {
     if (reply.position?.before) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
     if (this.#wakeUp !== undefined) return this.#onWakeUp(this.#wakeUp);
     const tookMs = this.#port.clock.nowMs() - this.#requestedMs;
-    this.#requestAfter(pauseWhileBusy(reply, tookMs, head.waiter.retryTimeoutMs, entry.minPollMs, this.#port));
+    this.#requestAfter(pauseWhileBusy(reply, tookMs, head.waiter.retryTimeoutMs, entry.minPollMs, this.#port.random()));
   }
 
   #onWakeUp({ nonce, fence }: WakeUp): void {
@@ -327,7 +329,7 @@ export class Queue implements GrantSource {
   /** Lets the holder of this queue hand off to a waiter, and requests in case it never does. */
   #waitBehind(holder: Holder): void {
     holder.confirmNow();
-    this.#requestAfter(pauseWhileHeld(holder.leftMs(), this.#port));
+    this.#requestAfter(pauseWhileHeld(holder.leftMs(), this.#port.minPollMs));
   }
 
   #onFailure(entry: OwnEntry, error: LockBackendError): void {

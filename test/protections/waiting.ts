@@ -57,7 +57,7 @@ export const waiting: readonly Protection[] = [
   {
     hazard: 'H28',
     without: 'all that were refused together ask together again',
-    changes: [piece('H28c', 'pace.random()', '1')],
+    changes: [piece('H28c', 'random', '1')],
     test: 'queue.test.ts',
   },
   {
