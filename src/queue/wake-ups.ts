@@ -41,6 +41,7 @@ interface Others {
 
 export class WakeUps {
   readonly channel = channelPrefix + uuid();
+  isOpen = false;
   readonly #channels: Channels;
   readonly #others: Others;
   readonly #subscribers = new Map<string, WakeUpListener>();
@@ -49,17 +50,12 @@ export class WakeUps {
   /** The wait of the callers that wait for the channel to open. */
   #whenOpen: Promise<void> | undefined;
   #opening: Promise<Listening> | undefined;
-  #isOpen = false;
   #ids = 0;
   #scopes = 0;
 
   constructor(channels: Channels, others: Others) {
     this.#channels = channels;
     this.#others = others;
-  }
-
-  get isOpen(): boolean {
-    return this.#isOpen;
   }
 
   get subscribers(): number {
@@ -80,7 +76,7 @@ export class WakeUps {
       await opening; // H27
       // The last scope may have left meanwhile. The channel is then closed again.
       if (this.#opening !== opening) return;
-      this.#isOpen = true;
+      this.isOpen = true;
       this.#awaited.clear();
     } catch (error) {
       if (this.#opening === opening) this.#onClosed();
@@ -197,7 +193,7 @@ export class WakeUps {
   /** The next wait opens the channel again. */
   readonly #onClosed = (): void => {
     this.#opening = undefined;
-    this.#isOpen = false;
+    this.isOpen = false;
     this.#awaited.clear();
   };
 
