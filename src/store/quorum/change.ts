@@ -5,26 +5,24 @@
 // A change that a minority has made stays until it is made everywhere, or until the caller reverts it under a later number.
 
 import { earlier } from '../../core/clock';
-import type { AcquireReply, AcquireRequest, Mode, Moment } from '../contract';
+import type { AcquireReply, AcquireRequest, Moment } from '../contract';
 import type { QuorumNode } from './node';
 import type { Nodes, Tally } from './nodes';
 
-export type ChangeRequest = AcquireRequest & { readonly mode: Mode };
-
-export async function changeInPlace(nodes: Nodes, request: ChangeRequest, sent: Moment): Promise<AcquireReply> {
+export async function changeInPlace(nodes: Nodes, request: AcquireRequest, sent: Moment): Promise<AcquireReply> {
   const votes = await nodes.ask(
     request.keys,
     (node) => voteOf(node, request, nodes.longestMs),
     (tally) => decide(nodes, tally),
   );
   if ('granted' in votes) return votes;
-  if (request.mode.kind === 'exclusive' && request.fences > 0) await writeBack(nodes, request, votes); // H65d
+  if (request.mode!.kind === 'exclusive' && request.fences > 0) await writeBack(nodes, request, votes); // H65d
   return { granted: true, fence: Math.max(...votes.values()), sent: earlier(sent, 1) };
 }
 
-async function voteOf(node: QuorumNode, request: ChangeRequest, longestMs: number): Promise<AcquireReply> {
+async function voteOf(node: QuorumNode, request: AcquireRequest, longestMs: number): Promise<AcquireReply> {
   const reply = await node.acquire(request);
-  if (!reply.granted || request.mode.kind === 'shared' || node.guardedForMs(longestMs) <= 0) return reply;
+  if (!reply.granted || request.mode!.kind === 'shared' || node.guardedForMs(longestMs) <= 0) return reply;
   // A node without a vote has made the change, and will report it again when it has a vote.
   return { granted: false, leftMs: 0 };
 }
@@ -55,7 +53,7 @@ function refused(impossible: 'deadlock' | 'gone'): AcquireReply {
 }
 
 /** Writes the fence back, as with any grant: before the change counts, a majority must mint only larger fences. */
-async function writeBack(nodes: Nodes, request: ChangeRequest, votes: ReadonlyMap<QuorumNode, number>): Promise<void> {
+async function writeBack(nodes: Nodes, request: AcquireRequest, votes: ReadonlyMap<QuorumNode, number>): Promise<void> {
   const fence = Math.max(...votes.values());
   const raise = async (node: QuorumNode): Promise<boolean> =>
     votes.get(node) === fence || node.store.raise({ ...request, fence });

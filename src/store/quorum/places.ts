@@ -5,12 +5,9 @@
 // A caller names the places that it wants, and first reads which are free. Callers of one process read together and choose
 // different places; those that find too few do not vote. Callers of different processes choose at random, and seldom meet.
 import { nextTick } from '../../core/real-timers';
-import type { Mode } from '../contract';
 import { placesText } from '../permit-places';
 import type { Nodes, Tally } from './nodes';
 import type { RoundRequest } from './round';
-
-type PlacesRequest = RoundRequest & { readonly mode: Mode };
 
 /** A read that is sent once all callers that share its reply have come. */
 interface SharedRead {
@@ -33,27 +30,28 @@ export class Places {
    * a single permit is not queued: it is seldom first at a majority just when a place is free there. A caller that wants
    * several permits is queued: otherwise single-permit callers would starve it.
    */
-  async choose(request: PlacesRequest): Promise<PlacesRequest | undefined> {
-    const { permits } = request.mode;
-    const free = await this.#ask(request);
+  async choose(request: RoundRequest): Promise<RoundRequest | undefined> {
+    const { keys, commandTimeoutMs } = request;
+    const mode = request.mode!;
+    const { permits, total } = mode;
+    const free = await this.#ask(keys as string, total, commandTimeoutMs);
     const isQueued = permits > 1 && request.queueAs !== undefined;
     if (free.length < permits && !isQueued) return undefined;
     const wanted = free.splice(0, permits);
     for (let place = 0; wanted.length < permits; place++) if (!wanted.includes(place)) wanted.push(place);
     const group = placesText(wanted.sort((a, b) => a - b));
-    return { ...request, queueAs: isQueued ? request.queueAs : undefined, mode: { ...request.mode, group } };
+    return { ...request, queueAs: isQueued ? request.queueAs : undefined, mode: { ...mode, group } };
   }
 
   /** The free places. At most one read is under way: an earlier read would not know the permits just released for a new caller. */
-  #ask({ keys, mode, commandTimeoutMs }: PlacesRequest): Promise<number[]> {
-    const key = keys as string;
-    const what = `${mode.total} ${commandTimeoutMs} ${key}`;
+  #ask(key: string, total: number, commandTimeoutMs: number): Promise<number[]> {
+    const what = `${total} ${commandTimeoutMs} ${key}`;
     const last = this.#reads.get(what);
     if (last !== undefined && !last.isSent) return last.free;
     const before = last === undefined ? new Promise<void>((resolve) => nextTick(resolve)) : last.free;
     const send = (): Promise<number[]> => {
       read.isSent = true;
-      return freePlaces(this.#nodes, key, mode.total, commandTimeoutMs).finally(() => {
+      return freePlaces(this.#nodes, key, total, commandTimeoutMs).finally(() => {
         if (this.#reads.get(what) === read) this.#reads.delete(what);
       });
     };

@@ -16,10 +16,7 @@ export class Rounds {
     return this.#bucketOf(token).find((round) => round.token === token);
   }
 
-  /** Adds a round, in place of another one with the same token. */
   add(round: Round): void {
-    const before = this.get(round.token);
-    if (before !== undefined) this.delete(before);
     this.#bucketOf(round.token).push(round);
     this.#size += 1;
   }

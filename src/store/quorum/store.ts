@@ -29,7 +29,7 @@ import type {
 } from '../contract';
 import type { LateRequest } from '../late-request';
 import type { Operator } from '../operator';
-import { type ChangeRequest, changeInPlace } from './change';
+import { changeInPlace } from './change';
 import { extendByMajority, releaseByMajority } from './majority';
 import type { QuorumNode } from './node';
 import { Nodes, type Order } from './nodes';
@@ -98,18 +98,19 @@ export class Quorum implements Store {
   #attempt(request: RoundRequest): Promise<AcquireReply> {
     const { mode } = request;
     if (mode === undefined) return this.#round(request);
-    if (mode.step > 0) return this.#change({ ...request, mode });
+    if (mode.step > 0) return this.#change(request);
     if (mode.kind !== 'counted') return this.#round(request); // H67
     return this.#places
-      .choose({ ...request, mode })
+      .choose(request)
       .then((chosen) => (chosen ? this.#round(chosen) : { granted: false, leftMs: 0 }));
   }
 
-  #change(request: ChangeRequest): Promise<AcquireReply> {
+  #change(request: RoundRequest): Promise<AcquireReply> {
     const sent = now(this.#nodes.clock);
     if (!request.begin()) return Promise.reject(givenUp(request.keys));
     this.#rounds.get(request.token)?.settle();
-    return changeInPlace(this.#nodes, { ...request, minFence: this.#minFence(sent) }, sent);
+    request.minFence = this.#minFence(sent);
+    return changeInPlace(this.#nodes, request, sent);
   }
 
   async #identifyAll(timeoutMs: number): Promise<void> {
