@@ -31,18 +31,18 @@ export const maxJoins = 64; // S27
 type Busy = AcquireReply & { readonly granted: false };
 
 /**
- * The pause after a reply that the lock is busy, to a request that took `tookMs`. A wake-up may be lost and a holder may die, so the
- * first entry in the Redis queue requests when the holder's lease ends, and the entries behind it a little later, each at its own moment.
+ * The pause from `nowMs` on, after a reply that the lock is busy. A wake-up may be lost and a holder may die, so the first entry in the
+ * Redis queue requests when the holder's lease ends, and the entries behind it a little later, each at its own moment.
  */
 export function pauseWhileBusy(
-  { leftMs, position }: Busy,
-  tookMs: number,
+  { leftMs, position, sent }: Busy,
+  nowMs: number,
   retryTimeoutMs: number,
   minPollMs: number,
   random: number,
 ): number {
   // The holder's remaining time may have passed before its reply arrived.
-  if (leftMs >= 0 && tookMs > leftMs) return 0;
+  if (leftMs >= 0 && sent !== undefined && nowMs - sent.monoMs > leftMs) return 0;
   const { before = 0, outside = false } = position ?? {};
   const everyMs = pollPauseMs(before, minPollMs, random); // H28c
   // A holder outside the queue wakes no entry when it releases, so the first entry polls. The entries behind it need not.

@@ -146,8 +146,6 @@ export class Queue implements GrantSource {
   #handOffs = 0;
   /** Set while the waiters know that Redis cannot be reached. */
   #isTroubled = false;
-  /** The time of the last request by the port's clock. */
-  #requestedMs = 0;
   /** One function for all requests: with thousands of queues at rest, the garbage collector would move as many closures. */
   readonly #onTimer = (): void => this.#request(); // H28
 
@@ -252,7 +250,6 @@ export class Queue implements GrantSource {
 
   #begin(): OwnEntry {
     this.#stopTimer();
-    this.#requestedMs = this.#port.clock.nowMs();
     this.#isRequesting = true;
     this.#wakeUp = undefined;
     this.#entry.head = this.#positions.first!.waiter;
@@ -260,7 +257,7 @@ export class Queue implements GrantSource {
     this.#entry.answered = undefined;
     this.#entry.minPollMs = this.#port.minPollMs;
     if (this.#entry.fences === 0) {
-      this.#entry.sinceMs = this.#requestedMs;
+      this.#entry.sinceMs = this.#port.clock.nowMs();
       this.#entry.fences = this.#handOffs < handOffsAmongOthers ? fencesAtFirst : fencesInBlock;
     }
     return this.#entry;
@@ -279,8 +276,8 @@ export class Queue implements GrantSource {
     entry.ticket = reply.position?.ticket ?? entry.ticket;
     if (reply.position?.before) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
     if (this.#wakeUp !== undefined) return this.#onWakeUp(this.#wakeUp);
-    const tookMs = this.#port.clock.nowMs() - this.#requestedMs;
-    this.#requestAfter(pauseWhileBusy(reply, tookMs, head.waiter.retryTimeoutMs, entry.minPollMs, this.#port.random()));
+    const nowMs = this.#port.clock.nowMs();
+    this.#requestAfter(pauseWhileBusy(reply, nowMs, head.waiter.retryTimeoutMs, entry.minPollMs, this.#port.random()));
   }
 
   #onWakeUp({ nonce, fence }: WakeUp): void {
