@@ -13,7 +13,6 @@ import { HeldLock } from '../hold/held-lock';
 import type { Granted } from '../hold/kept-lock';
 import type { Cancellable } from '../hold/scope';
 import { type Fetch, GroupPosition, type ShareWaiter, type WaitGroup } from '../queue/group';
-import { groupFor, groupsOf } from '../queue/groups';
 import type { Effort } from '../queue/queue';
 import { sharedSourceOf } from '../queue/queues';
 import type { Grant, GrantSource } from '../store/contract';
@@ -22,7 +21,7 @@ import { EntryPolling } from './entry';
 import type { PollingCaller } from './polling';
 import { lineSourceOf, Queued } from './queued';
 import { abortReason, deadlockOf, refusalOf, timedOut, triedInVain } from './refusals';
-import { type AcquireSpec, isQueued, mayBeQueued, termsOf } from './spec';
+import { type AcquireSpec, groupFor, groupsOf, isQueued, mayBeQueued, termsOf } from './spec';
 
 type Strategy = Queued | EntryPolling | GroupPosition;
 

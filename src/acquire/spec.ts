@@ -5,9 +5,12 @@ import { type Key, lockKeys, ownKey } from '../core/keys';
 import type { Settings } from '../core/options';
 import { type Frame, present } from '../hold/async-context';
 import type { HeldLock } from '../hold/held-lock';
-import type { Awaited, Scope } from '../hold/scope';
-import type { WaitTerms } from '../queue/queue';
-import type { AcquireReply, AcquireRequest, Slot } from '../store/contract';
+import { type Awaited, perScopeAndStore, type Scope } from '../hold/scope';
+import type { WaitGroup } from '../queue/group';
+import { Permits } from '../queue/permits';
+import { mayShare, type WaitTerms } from '../queue/queue';
+import { Readers } from '../queue/readers';
+import type { AcquireReply, AcquireRequest, Slot, Store } from '../store/contract';
 import type { LateRequest } from '../store/late-request';
 import type { Slots } from '../store/slots';
 
@@ -66,6 +69,19 @@ export function specFor(key: Key, settings: Settings, scope: Scope, variant: Acq
   const keys = lockKeys(given, store.keyPrefix + settings.prefix);
   const calledIn = present(); // H70c
   return { key: given, keys, settings, scope, store, mode, kind, once, isTry, mayJoin, endMs, calledIn };
+}
+
+/** The wait groups of one factory, or of one lock object. Each key has one group that callers may join. */
+export const groupsOf = perScopeAndStore(() => new Map<string, WaitGroup>());
+
+/** The group that waits on these terms. Callers on other terms never share it. */
+export function groupFor(groups: Map<string, WaitGroup>, terms: WaitTerms, store: Store): WaitGroup {
+  const last = groups.get(terms.key);
+  if (last !== undefined && mayShare(last.terms, terms) && last.accepts()) return last;
+  last?.close();
+  const group = terms.mode?.kind === 'shared' ? new Readers(terms, store) : new Permits(terms, store);
+  groups.set(terms.key, group);
+  return group;
 }
 
 /** The terms of a wait that is queued. */

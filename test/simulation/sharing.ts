@@ -3,10 +3,11 @@
  * members of several processes, the real machine as their Redis, and between them the network and the misfortunes of coordination.ts.
  * Each lease counts its own validity; one that is valid beside another that it must exclude breaks the world.
  */
+
+import { groupFor } from '../../src/acquire/spec';
 import type { Granted, Member, SharingHolder } from '../../src/hold/kept-lock';
 import { trustedMs } from '../../src/hold/validity';
 import { type Fetch, GroupPosition, type ShareWaiter, type WaitGroup } from '../../src/queue/group';
-import { groupFor } from '../../src/queue/groups';
 import type { WaitTerms } from '../../src/queue/queue';
 import { Readers } from '../../src/queue/readers';
 import type {
