@@ -127,7 +127,8 @@ export class Quorum implements Store {
       const onVerdict = (verdict: Verdict): void => {
         if (verdict instanceof LockBackendError) return reject(verdict);
         if (!verdict.granted) return resolve(verdict);
-        this.#leadMs = nextLeadMs(this.#leadMs, verdict.wroteBack);
+        if (verdict.wroteBack) this.#leadMs = Math.min(2 * this.#leadMs, farthestLeadMs);
+        else this.#leadMs = Math.max(0.99 * this.#leadMs, nearestLeadMs);
         this.#tookMs += (this.#nodes.clock.nowMs() - sent.monoMs - this.#tookMs) / 16;
         const { mode } = request;
         resolve({ granted: true, fence: verdict.fence, sent: mode === undefined ? sent : earlier(sent, 1), mode });
@@ -226,8 +227,4 @@ export class Quorum implements Store {
 
 function nodeTimeout(lifetimeMs: number, commandTimeoutMs: number): number {
   return Math.min(commandTimeoutMs, Math.max(minTimeoutMs, Math.floor(lifetimeMs * timeoutShare))); // H66c
-}
-
-function nextLeadMs(leadMs: number, wroteBack: boolean): number {
-  return wroteBack ? Math.min(2 * leadMs, farthestLeadMs) : Math.max(0.99 * leadMs, nearestLeadMs);
 }
