@@ -107,7 +107,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     else this.fail(error);
   }
 
-  /** Attempts at once, as `Wake` (queue/wake-ups.ts) describes it. */
+  /** Attempts at once unless an attempt is in flight, as a `Wake` does. */
   wake(isBehind = false): boolean {
     if (!this.isPausing) {
       this.#wasWoken ||= !isBehind;

@@ -57,7 +57,6 @@ export abstract class WaitGroup {
   readonly store: Store;
   /** Number of fences that a fetch mints. */
   readonly fences: number = 1;
-  /** The source that a member is released to. */
   readonly source: GrantSource;
   protected readonly positions = new LinkedList<GroupPosition>();
   /** Set once a fetch found the key busy. */

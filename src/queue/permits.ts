@@ -11,7 +11,6 @@ import { fencesInBlock, handOffsAfterGrant } from './policy';
 export class Permits extends WaitGroup {
   /** Each hand-off of a member has a fence of its own. */
   override readonly fences = fencesInBlock;
-  /** The number of members that are held. */
   #held = 0;
   /** True once other callers wait on other terms: then each has an entry of its own in the Redis queue. */
   #isMixed = false;

@@ -116,7 +116,6 @@ export interface QueuePort {
   /** Requests the lock, and queues the entry if the lock is busy. */
   request(entry: OwnEntry, answer: ReplyCallbacks<AcquireReply>): void;
   release(held: Holder, answer: ReplyCallbacks<ReleaseReply>): void;
-  /** Releases the lock, and requests it for the entry. */
   releaseAndRequest(held: Holder, entry: OwnEntry, answer: ReplyCallbacks<[ReleaseReply, AcquireReply]>): void;
   /** Reports that the entry's token is now held. */
   granted(entry: OwnEntry): void;
@@ -270,7 +269,7 @@ export class Queue implements GrantSource {
     // The lock was handed off to the last waiter while this request was in flight.
     if (head === undefined) return this.#abandonEntry();
     this.#report(undefined);
-    if (reply.granted) return this.#onGrant(entry, reply, head);
+    if (reply.granted) return this.#onGrant(reply, head);
     head.hasWaited = true;
     entry.answered = reply.sent;
     entry.ticket = reply.position?.ticket ?? entry.ticket;
@@ -292,8 +291,8 @@ export class Queue implements GrantSource {
     this.#give({ token, fence, sent: answered, late, provisionalMs }, handOffsAmongOthers); // H83d
   }
 
-  #onGrant(entry: OwnEntry, { fence, sent, others = 0 }: AcquireReply & { granted: true }, head: Position): void {
-    this.#endEntry();
+  #onGrant({ fence, sent, others = 0 }: AcquireReply & { granted: true }, head: Position): void {
+    const entry = this.#endEntry();
     const error = tooLate(this.terms.key, sent, this.terms.lifetimeMs, this.#port.clock);
     if (error !== undefined) {
       this.#port.abandon(entry);
@@ -304,7 +303,6 @@ export class Queue implements GrantSource {
     this.#give({ token, fence, sent, late }, handOffsAfterGrant(others, fences));
   }
 
-  /** Ends the use of our entry, which was granted. */
   #endEntry(): OwnEntry {
     const entry = this.#entry;
     this.#port.granted(entry);
@@ -340,7 +338,6 @@ export class Queue implements GrantSource {
     this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
   }
 
-  /** Tells the waiters when Redis cannot be reached, and when it can be reached again. */
   #report(error: LockBackendError | undefined): void {
     if (error === undefined && !this.#isTroubled) return;
     this.#isTroubled = error !== undefined;

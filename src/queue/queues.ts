@@ -70,7 +70,6 @@ export class Queues implements QueuePort {
   readonly newNonce = newNonce;
   readonly clearTimer = clearAlarm as (timer: unknown) => void;
   readonly #store: Store;
-  /** Queues by their key. */
   readonly #queues = new Map<string, Queue[]>();
   /** The entries that are in flight or in the Redis queue. */
   readonly #entries = new Set<OwnEntry>();
