@@ -50,6 +50,8 @@ export class WakeUps {
   /** The wait of the callers that wait for the channel to open. */
   #whenOpen: Promise<void> | undefined;
   #opening: Promise<Listening> | undefined;
+  /** The channel of operators, which closes with our own. */
+  #freed: Promise<Listening> | undefined;
   #ids = 0;
   #scopes = 0;
 
@@ -69,7 +71,7 @@ export class WakeUps {
 
   /** Resolves when a wake-up for `key` would be received. Rejects if the channel cannot be opened. The next call tries again. */
   async open(key: string): Promise<void> {
-    this.#opening ??= this.#listenToAll();
+    this.#opening ??= this.#listen();
     const opening = this.#opening;
     this.#awaited.add(key);
     try {
@@ -84,23 +86,12 @@ export class WakeUps {
     }
   }
 
-  /**
-   * Opens both channels. That of operators closes with our own, also if our own cannot be opened. Without that of operators, holders
-   * find out at their next renewal that their lock was taken away.
-   */
-  async #listenToAll(): Promise<Listening> {
-    const { listensAlone } = this.#channels;
+  /** Opens both channels. Without that of operators, holders find out at their next renewal that their lock was taken away. */
+  #listen(): Promise<Listening> {
     const own = this.#channels.listen(this.channel, this.#onMessage, this.#onGap, this.#onClosed);
-    const freed = listensAlone ? undefined : this.#channels.listen(freedChannel, this.#onMessage, () => {});
-    freed?.catch(() => {});
-    own.catch(() => closeOnceOpen(freed));
-    const { close } = await own;
-    return {
-      close: () => {
-        close();
-        closeOnceOpen(freed);
-      },
-    };
+    if (!this.#channels.listensAlone) this.#freed = this.#channels.listen(freedChannel, this.#onMessage, () => {});
+    this.#freed?.catch(() => {});
+    return own;
   }
 
   /** As `open`, but rejects too if that takes longer than the `withinMs` of the first of the callers that wait. */
@@ -192,6 +183,7 @@ export class WakeUps {
 
   /** The next wait opens the channel again. */
   readonly #onClosed = (): void => {
+    closeOnceOpen(this.#freed);
     this.#opening = undefined;
     this.isOpen = false;
     this.#awaited.clear();
