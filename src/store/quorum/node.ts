@@ -3,7 +3,6 @@
 import type { Clock } from '../../core/clock';
 import { LockBackendError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
-import type { Key } from '../../core/keys';
 import { type Alarm, clearAlarm } from '../../core/timers';
 import type { AcquireReply, AcquireRequest, Node, ReleaseRequest } from '../contract';
 import type { LateRequest } from '../late-request';
@@ -94,11 +93,6 @@ export class QuorumNode {
   /** The ms until the server has been running for a lifetime, if positive. */
   youngForMs(longestMs: number): number {
     return this.#startedMs + longestMs - this.#clock.nowMs();
-  }
-
-  withoutVote(guardedForMs: number, key: Key): LockBackendError {
-    const message = `${this.name} was started less than a lifetime ago: it has no vote for another ${Math.ceil(guardedForMs)} ms`;
-    return new LockBackendError(message, { key });
   }
 
   /** Makes requests ask other nodes first, for a while. */

@@ -10,7 +10,7 @@
 //
 // Each node mints its own fence. The grant counts once a majority, all of whose nodes voted for it, knows the largest of these
 // fences: none of its nodes will mint one that is not larger (H65). Nodes that are behind are raised to that fence.
-import type { LockBackendError } from '../../core/errors';
+import { LockBackendError } from '../../core/errors';
 import { type Alarm, clearAlarm } from '../../core/timers';
 import { givenUp } from '../backend-errors';
 import { type AcquireRequest, type NodeVote, type ReleaseReply, type ReleaseRequest, unknownTicket } from '../contract';
@@ -163,7 +163,8 @@ export class Round {
     const hasVote = this.#phase !== 'asking' || guardedForMs <= 0;
     if (hasVote) asked.fence = fence;
     else {
-      this.#errors.push(node.withoutVote(guardedForMs, this.#request.keys));
+      const message = `${node.name} was started less than a lifetime ago: it has no vote for another ${Math.ceil(guardedForMs)} ms`;
+      this.#errors.push(new LockBackendError(message, { key: this.#request.keys }));
       node.wasLate();
     }
     this.#answered(asked, hasVote ? 'granted' : 'no vote', guardedForMs > 0 ? { guardedForMs } : true);
