@@ -28,14 +28,12 @@ export const turnMs = 6;
 /** The maximum of readers that join before the grant, and again after it. */
 export const maxJoins = 64; // S27
 
-type Busy = AcquireReply & { readonly granted: false };
-
 /**
  * The pause from `nowMs` on, after a reply that the lock is busy. A wake-up may be lost and a holder may die, so the first entry in the
  * Redis queue requests when the holder's lease ends, and the entries behind it a little later, each at its own moment.
  */
 export function pauseWhileBusy(
-  { leftMs, position, sent }: Busy,
+  { leftMs, position, sent }: AcquireReply & { granted: false },
   nowMs: number,
   retryTimeoutMs: number,
   minPollMs: number,
