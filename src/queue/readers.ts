@@ -21,7 +21,7 @@ export class Readers extends WaitGroup implements Member {
   readonly #spent = new Set<string>();
   /** A moment just before the last confirmed request was sent; undefined before the grant. */
   #sent: Moment | undefined;
-  #closesMs = this.#windowEndMs(windowMs);
+  #closesMs = this.nowMs() + Math.min(windowMs, this.terms.lifetimeMs / 3);
   #joinsLeft = maxJoins;
   #isClosed = false;
   /** An extension that has not been sent yet. */
@@ -64,11 +64,7 @@ export class Readers extends WaitGroup implements Member {
     // The window opens now, because giving the member to many readers takes a while.
     this.#joinsLeft = maxJoins;
     const thirdMs = sent.monoMs + this.terms.lifetimeMs / 3;
-    this.#closesMs = Math.min(this.#windowEndMs(this.hasWaited ? turnMs : windowMs), thirdMs);
-  }
-
-  #windowEndMs(forMs: number): number {
-    return this.nowMs() + Math.min(forMs, this.terms.lifetimeMs / 3);
+    this.#closesMs = Math.min(this.nowMs() + (this.hasWaited ? turnMs : windowMs), thirdMs);
   }
 
   #give({ waiter }: GroupPosition, sent: Moment): void {

@@ -126,7 +126,7 @@ export const foundQueues: readonly Protection[] = [
         'H84b',
         /$/,
         `
-    this.#closesMs = this.#windowEndMs(turnMs);`,
+    this.#closesMs = this.nowMs() + turnMs;`,
       ),
     ],
     test: 'readers.test.ts',
