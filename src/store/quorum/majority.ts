@@ -57,11 +57,7 @@ function decide(nodes: Nodes, request: ExtendRequest, tally: Tally<ExtendReply>)
  * @throws {LockBackendError} (rejects) no majority replied. The release is sent again to each silent node until that node has
  * replied.
  */
-export function releaseByMajority(
-  nodes: Nodes,
-  request: ReleaseRequest,
-  round: Round | undefined,
-): Promise<ReleaseReply> {
+export function releaseByMajority(nodes: Nodes, request: ReleaseRequest, round?: Round): Promise<ReleaseReply> {
   const unasked = round?.settle() ?? [];
   const asked = nodes.responsive.filter((node) => !unasked.includes(node)); // H66f
   const replies = asked.map((node) => release(nodes, node, request));

@@ -166,8 +166,7 @@ export class Quorum implements Store {
     if (!request.begin()) return { outcome: 'late' };
     this.#nodes.longestMs = Math.max(this.#nodes.longestMs, lifetimeMs!);
     const sent = now(this.#nodes.clock);
-    const commandTimeoutMs = nodeTimeout(lifetimeMs!, request.commandTimeoutMs);
-    const each = { ...request, commandTimeoutMs };
+    const each = { ...request, commandTimeoutMs: nodeTimeout(lifetimeMs!, request.commandTimeoutMs) };
     this.#rounds.get(token)?.askAll();
     const { outcome, missing } = await extendByMajority(this.#nodes, each, sent);
     if (outcome === 'late') return { outcome };
@@ -186,11 +185,8 @@ export class Quorum implements Store {
    * counts only from the next extension on: its present hold does not prove that no other token held the lock there a moment
    * ago.
    */
-  #addNodes(
-    { keys, token, lifetimeMs, commandTimeoutMs, begin, held }: ExtendRequest,
-    missing: readonly QuorumNode[],
-    sent: Moment,
-  ): void {
+  #addNodes(request: ExtendRequest, missing: readonly QuorumNode[], sent: Moment): void {
+    const { keys, token, lifetimeMs, commandTimeoutMs, begin, held } = request;
     const added = { lifetimeMs: lifetimeMs!, fences: this.#mintsFences ? 1 : 0, minReplicas: 0 };
     this.#start({ keys, token, commandTimeoutMs, begin, mode: held?.mode, ...added }, sent, [missing, []]);
   }
