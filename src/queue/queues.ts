@@ -126,15 +126,11 @@ export class Queues implements QueuePort {
     this.#store.release(held.releaseRequest()).then(resolve, reject);
   }
 
-  releaseAndRequest(
-    held: Holder,
-    entry: OwnEntry,
-    { resolve, reject }: ReplyCallbacks<[ReleaseReply, AcquireReply]>,
-  ): void {
+  releaseAndRequest(held: Holder, entry: OwnEntry, answer: ReplyCallbacks<[ReleaseReply, AcquireReply]>): void {
     const { commandTimeoutMs, retryTimeoutMs } = entry.head!;
     const { token, checkedMs } = held.releaseRequest();
     const release = { keys: entry.terms.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs), checkedMs };
-    this.#store.releaseAndAcquire!(release, this.#requestOf(entry)).then(resolve, reject);
+    this.#store.releaseAndAcquire!(release, this.#requestOf(entry)).then(answer.resolve, answer.reject);
   }
 
   granted(entry: OwnEntry): void {
@@ -151,26 +147,16 @@ export class Queues implements QueuePort {
   }
 
   #requestOf(entry: OwnEntry): AcquireRequest {
-    const { token, id, nonce, ticket, sinceMs, minPollMs, fences } = entry;
+    const { token, id, nonce, ticket, sinceMs, minPollMs } = entry;
     const { key, lifetimeMs, fencing } = entry.terms;
+    const { commandTimeoutMs } = entry.head!;
+    const { channel } = this.wakeUps;
     this.#entries.add(entry);
-    return {
-      keys: key,
-      token,
-      lifetimeMs,
-      fences: fencing ? fences : 0,
-      minReplicas: 0,
-      commandTimeoutMs: entry.head!.commandTimeoutMs,
-      // An entry that was abandoned before this request was sent needs no request: its release follows in the same tick.
-      begin: () => !this.#abandoned.has(id),
-      queueAs: {
-        channel: this.wakeUps.channel,
-        id: `${id}.${nonce}`,
-        ticket,
-        sinceMs,
-        silenceMs: silenceFor(minPollMs),
-      },
-    };
+    // An entry that was abandoned before this request was sent needs no request: its release follows in the same tick.
+    const begin = (): boolean => !this.#abandoned.has(id);
+    const fences = fencing ? entry.fences : 0;
+    const queueAs = { channel, id: `${id}.${nonce}`, ticket, sinceMs, silenceMs: silenceFor(minPollMs) };
+    return { keys: key, token, lifetimeMs, fences, minReplicas: 0, commandTimeoutMs, begin, queueAs };
   }
 
   #wake(id: string, key: string, wakeUp: WakeUp): void {
