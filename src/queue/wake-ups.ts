@@ -208,8 +208,5 @@ export function hear({ channels }: Store, channel: string, onNews: () => void): 
 
 /** Closes a subscription once it is open, or never if it fails to open. */
 function closeOnceOpen(opening: Promise<Listening> | undefined): void {
-  opening?.then(
-    (listening) => listening.close(),
-    () => {},
-  );
+  opening?.then((listening) => listening.close()).catch(() => {});
 }
