@@ -246,13 +246,7 @@ exports.mutants = [
   beside('acquire-once', 'a lock that another holds is taken', 'if holder and holder ~= token then', 'if false then'),
   beside(
     'write-value',
-    'a process that lost the lock stores its value',
-    "if redis.call('GET', KEYS[1]) ~= ARGV[1] then",
-    "if redis.call('GET', KEYS[1]) == ARGV[1] .. '-' then",
-  ),
-  beside(
-    'publish-value',
-    'a process that lost the lock proclaims',
+    'a process that lost the lock writes beside it',
     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then",
     "if redis.call('GET', KEYS[1]) == ARGV[1] .. '-' then",
   ),

@@ -117,8 +117,8 @@ export class HeldTerm implements Term {
     const { keys, token, context } = this.#held;
     const key = keys as string;
     const { commandTimeoutMs, lifetimeMs } = context.settings;
-    const ttlMs = lifetimeMs! + keptMs;
-    return context.store.values!.proclaim({ key, token, text, ttlMs, channel: channelOf(key), commandTimeoutMs });
+    const ttlMs = text === '' ? 0 : lifetimeMs! + keptMs;
+    return context.store.values!.write({ key, token, text, ttlMs, channel: channelOf(key), commandTimeoutMs });
   }
 
   #text(): string {

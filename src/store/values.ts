@@ -6,8 +6,6 @@ export interface Values {
   read(key: string, commandTimeoutMs: number): Promise<string | null>;
   /** Writes the text while the token holds the lock. False: the token does not hold the lock, and nothing changed. */
   write(request: ValueRequest): Promise<boolean>;
-  /** Writes the text as `write` does, or removes it if it is ''; and notifies a channel. */
-  proclaim(request: ProclaimRequest): Promise<boolean>;
   /** The holder of a lock, and the text beside it; null: no holder. */
   readHolder(key: string, commandTimeoutMs: number): Promise<HolderText | null>;
 }
@@ -16,13 +14,11 @@ export interface ValueRequest {
   readonly key: string;
   readonly token: string;
   readonly text: string;
+  /** 0: no text from now on. */
   readonly ttlMs: number;
+  /** The channel on which the observers of the lock are notified, if it has any. */
+  readonly channel?: string;
   readonly commandTimeoutMs: number;
-}
-
-export interface ProclaimRequest extends ValueRequest {
-  /** The channel on which the observers of the lock are notified. */
-  readonly channel: string;
 }
 
 export interface HolderText {

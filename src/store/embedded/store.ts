@@ -181,18 +181,11 @@ function valuesOn(table: Table): Values {
     async read(key) {
       return table.run((machine, micros) => machine.text(key, micros));
     },
-    async write({ key, token, text, ttlMs }) {
-      return table.run((machine, micros) => {
-        const isHeld = machine.holder(key, micros) === token;
-        if (isHeld) machine.setText(key, text, ttlMs, micros);
-        return isHeld;
-      }, key);
-    },
-    async proclaim({ key, token, text, ttlMs, channel }) {
+    async write({ key, token, text, ttlMs, channel }) {
       return table.run((machine, micros) => {
         if (machine.holder(key, micros) !== token) return false;
-        machine.setText(key, text || undefined, ttlMs, micros);
-        machine.publish(channel, newsOf, key);
+        machine.setText(key, ttlMs > 0 ? text : undefined, ttlMs, micros);
+        if (channel !== undefined) machine.publish(channel, newsOf, key);
         return true;
       }, key);
     },

@@ -12,15 +12,12 @@ export function redisValues(transport: Transport): Values {
       const reply = await transport.requestAlone(call, key, commandTimeoutMs);
       return reply === null ? null : String(reply);
     },
-    async write({ key, token, text, ttlMs, commandTimeoutMs }) {
-      const call = scripts.writeValue(key, companionOf(key, 'value'), token, text, ttlMs);
+    async write({ key, token, text, ttlMs, channel = '', commandTimeoutMs }) {
+      const value = companionOf(key, 'value');
+      const call = scripts.writeValue(key, value, token, text, ttlMs, channel, `${newsOf} ${key}`);
+      // Alone: a text may be long, and others would wait for it.
       const reply = await transport.requestAlone(call, key, commandTimeoutMs);
       return integers(reply, 1, key)[0] === 1;
-    },
-    proclaim({ key, token, text, ttlMs, channel, commandTimeoutMs }) {
-      const value = companionOf(key, 'value');
-      const call = scripts.publishValue(key, value, token, text, ttlMs, channel, `${newsOf} ${key}`);
-      return transport.request(call, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0] === 1);
     },
     async readHolder(key, commandTimeoutMs) {
       const call = scripts.readHolder(key, companionOf(key, 'value'));

@@ -1002,16 +1002,6 @@ return { 0 }
 end
 call('SET', KEYS[2], ARGV[2], 'PX', string.format('%.0f', left - now))
 return { 1 }`;
-const publishValue1Part = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-return { 0 }
-end
-if ARGV[2] == '' then
-redis.call('DEL', KEYS[2])
-else
-redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
-end
-redis.pcall('PUBLISH', ARGV[4], ARGV[5])
-return { 1 }`;
 const raiseFence2Part = `clock()
 local minFence = checkFence(tonumber(ARGV[2]))
 for i = 1, #KEYS - 1 do
@@ -1085,6 +1075,18 @@ end
 end
 end
 return reply`;
+const writeValue1Part = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+return { 0 }
+end
+if ARGV[3] == '0' then
+redis.call('DEL', KEYS[2])
+else
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+end
+if ARGV[4] ~= '' then
+redis.pcall('PUBLISH', ARGV[4], ARGV[5])
+end
+return { 1 }`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
@@ -1616,7 +1618,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '9f6d79b41de98915d84a53c5c8c1da2c24cc9490',
+  sha: 'c97f0bcf129ea2ecaf95d79195525f6303cae22d',
   lua:
     clockPart +
     `
@@ -1650,11 +1652,6 @@ markSlot = function(k, a, kn, an)
     inBatch(markSlot2Part) +
     `
 end,
-publishValue = function(k, a, kn, an)
-` +
-    inBatch(publishValue1Part) +
-    `
-end,
 release = function(k, a, kn, an)
 ` +
     inBatch(release1Part) +
@@ -1666,6 +1663,11 @@ end,
 raiseFence = function(k, a, kn, an)
 ` +
     inBatch(raiseFence2Part) +
+    `
+end,
+writeValue = function(k, a, kn, an)
+` +
+    inBatch(writeValue1Part) +
     `
 end,
 }
@@ -2129,40 +2131,6 @@ export function processes(processes: string): ScriptCall {
   return { script: processesScript, keys: [processes], args: [] };
 }
 
-const publishValueScript: Script = {
-  name: 'publishValue',
-  sha: '80228ed4e05d659a7fea3bb8910a1b58e896b6a4',
-  lua: publishValue1Part,
-};
-
-/**
- * write the leader beside its lock, if the lock is still ours, and notify observers.
- *
- * @param lock string: the holder's token
- * @param value string: the leader, as its process wrote it
- * @param token the token that acquired the lock
- * @param text the leader; '': no leader from now on
- * @param ttl ms for which the text is kept
- * @param channel the channel of the observers
- * @param message the message to the observers
- * @returns the call; its reply: [1 written | 0 the lock is no longer ours: nothing changed]
- */
-export function publishValue(
-  lock: string,
-  value: string,
-  token: string | number,
-  text: string | number,
-  ttl: string | number,
-  channel: string | number,
-  message: string | number,
-): ScriptCall {
-  return {
-    script: publishValueScript,
-    keys: [lock, value],
-    args: [String(token), String(text), String(ttl), String(channel), String(message)],
-  };
-}
-
 const raiseFenceSharedScript = {
   name: 'raiseFenceShared',
 };
@@ -2419,23 +2387,21 @@ export function writeProcess(process: string, text: string | number, ttl: string
 
 const writeValueScript: Script = {
   name: 'writeValue',
-  sha: 'e88da2ac42075874cae6e0077ef717a45017408d',
-  lua: `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-return { 0 }
-end
-redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
-return { 1 }`,
+  sha: 'bef7fe6cb0df5b142c4fc68bc3a248853c3f8e84',
+  lua: writeValue1Part,
 };
 
 /**
- * cache a value beside a lock, if the lock is still ours.
+ * write a text beside a lock, if the lock is still ours, and notify observers.
  *
  * @param lock string: the holder's token
- * @param value string: the cached value
+ * @param value string: a cached value, or the leader, as its process wrote it
  * @param token the token that acquired the lock
- * @param text the value
- * @param ttl ms for which the value is kept
- * @returns the call; its reply: [1 stored | 0 the lock is no longer ours: nothing changed]
+ * @param text the text
+ * @param ttl ms for which the text is kept; 0: no text from now on
+ * @param channel the channel of the observers; '': there are none
+ * @param message the message to the observers
+ * @returns the call; its reply: [1 written | 0 the lock is no longer ours: nothing changed]
  */
 export function writeValue(
   lock: string,
@@ -2443,8 +2409,14 @@ export function writeValue(
   token: string | number,
   text: string | number,
   ttl: string | number,
+  channel: string | number,
+  message: string | number,
 ): ScriptCall {
-  return { script: writeValueScript, keys: [lock, value], args: [String(token), String(text), String(ttl)] };
+  return {
+    script: writeValueScript,
+    keys: [lock, value],
+    args: [String(token), String(text), String(ttl), String(channel), String(message)],
+  };
 }
 
 export const scripts: readonly Script[] = [
@@ -2458,7 +2430,6 @@ export const scripts: readonly Script[] = [
   markSlotScript,
   plainScript,
   processesScript,
-  publishValueScript,
   raiseFenceScript,
   readHolderScript,
   readPlacesScript,
