@@ -128,7 +128,7 @@ class EmbeddedHere implements Here {
   }
 
   async holder(key: string): Promise<string | null> {
-    return this.#table.run((machine, micros) => machine.holder(key, micros)) ?? null;
+    return this.#table.run((machine, micros) => machine.row(key, micros).token) ?? null;
   }
 
   async leftMs(key: string): Promise<number> {

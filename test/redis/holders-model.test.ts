@@ -143,7 +143,7 @@ async function compareState({ machine, micros }: Real): Promise<void> {
     expect(found.map(({ value, score }) => ({ value, score })).sort(byName)).to.deep.equal(ours.sort(byName));
   } else {
     expect(machine.holders(key, micros), 'members').to.deep.equal([]);
-    expect(await client.get(key), 'holder').to.equal(machine.holder(key, micros) ?? null);
+    expect(await client.get(key), 'holder').to.equal(machine.row(key, micros).token ?? null);
   }
   const fence = await client.get(companions.fence);
   if (fence !== null) expect(Number(fence), 'fence').to.equal(machine.fence);

@@ -185,7 +185,7 @@ class Both {
 
   /** A client that knows nothing of queues takes a free key, or gives it back. */
   async put(key: string, token: string | undefined, lifetimeMs: number): Promise<void> {
-    const holder = this.#machine.holder(key, this.#micros);
+    const holder = this.#machine.row(key, this.#micros).token;
     if (token === undefined ? holder !== stranger : holder !== undefined) return;
     const endMs = token === undefined ? 0 : this.nowMs + lifetimeMs;
     this.#machine.put(key, token, endMs);
@@ -209,7 +209,7 @@ class Both {
   /** Compares the holder and its fence on both sides. */
   async look(): Promise<void> {
     for (const key of this.keys) {
-      const holder = this.#machine.holder(key, this.#micros) ?? null;
+      const holder = this.#machine.row(key, this.#micros).token ?? null;
       expect(await client.get(key), 'the holder').to.equal(holder);
       const fence = Number(await client.get(this.#fence));
       expect(fence, 'the last fence').to.equal(this.#machine.fence);
@@ -220,10 +220,10 @@ class Both {
   async drain(): Promise<void> {
     for (const key of this.keys) {
       for (let n = 0; n < 200; n++) {
-        const holder = this.#machine.holder(key, this.#micros);
+        const holder = this.#machine.row(key, this.#micros).token;
         await this.release([key], holder ?? 'nobody', 0, 0);
         await this.look();
-        if (this.#machine.holder(key, this.#micros) === undefined) break;
+        if (this.#machine.row(key, this.#micros).token === undefined) break;
       }
       expect(await client.exists(companionOf(key, 'queue')), 'a queue without entries').to.equal(0);
     }
@@ -235,7 +235,7 @@ class Both {
   }
 
   holder(key: string): string | undefined {
-    return this.#machine.holder(key, this.#micros);
+    return this.#machine.row(key, this.#micros).token;
   }
 
   /** The process stands anew, with a token of its own. */

@@ -488,7 +488,7 @@ class Worker extends Process {
 
   #mark(token: string, index: number): void {
     const { world } = this;
-    const careless = world.rules.broken === 'no compare of the mark' && world.machine.holder(key, world.micros);
+    const careless = world.rules.broken === 'no compare of the mark' && world.machine.row(key, world.micros).token;
     const slot = { index, start: index * everyMs, end: (index + 1) * everyMs };
     if (!world.machine.markSlot(key, careless || token, slot, world.micros)) return;
     world.note(`${token} marks ${index}`);

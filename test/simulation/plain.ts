@@ -128,12 +128,12 @@ class World {
       if (verb === 'acquire') this.#mayExecuteUntilMs.set(token, notAfterMs);
       if (verb !== 'release' || calls.slice(n).some((each) => each.token === token && each.verb === 'acquire'))
         continue;
-      if (this.#machine.holder(key, this.#micros) === token)
+      if (this.#machine.row(key, this.#micros).token === token)
         throw new BrokenPromise(`${token} was released, and holds`);
       if (epochMs + this.#nowMs > (this.#mayExecuteUntilMs.get(token) ?? 0) + 1) this.#finished.add(token);
     }
     for (const key of keys) {
-      const holder = this.#machine.holder(key, this.#micros);
+      const holder = this.#machine.row(key, this.#micros).token;
       if (holder !== undefined && this.#finished.has(holder))
         throw new BrokenPromise(`${holder} was released for good, and holds`);
     }
@@ -146,7 +146,7 @@ class World {
   #plain(calls: readonly Call[], replies: Map<Call, unknown>): void {
     const serverMs = Math.floor(this.#micros / 1000);
     const of = (verb: Call['verb']): Call[] => calls.filter((call) => call.verb === verb);
-    const isOurs = ({ key, token }: Call): boolean => this.#machine.holder(key, this.#micros) === token;
+    const isOurs = ({ key, token }: Call): boolean => this.#machine.row(key, this.#micros).token === token;
     const renewals = of('renew').map((call) => ({
       call,
       isUsual: isOurs(call) && serverMs <= call.notAfterMs,
@@ -159,7 +159,7 @@ class World {
     const areInTime =
       acquires.every(({ notAfterMs }) => serverMs <= notAfterMs) || this.broken === 'a late acquire is not refused';
     for (const { call, isUsual } of renewals) {
-      const holder = this.#machine.holder(call.key, this.#micros);
+      const holder = this.#machine.row(call.key, this.#micros).token;
       const { remaining } = this.#machine.inspect(call.key, this.#micros).state;
       if (isUsual && holder !== undefined)
         this.#machine.put(call.key, holder, serverMs + Math.max(remaining, lifetimeMs));
@@ -168,7 +168,7 @@ class World {
     for (const { call, isUsual } of releases) if (isUsual) this.#machine.put(call.key, undefined, 0);
     for (const { call, isUsual } of releases) replies.set(call, isUsual ? 'released' : this.#alone(call));
     for (const call of acquires) {
-      const isFree = this.#machine.holder(call.key, this.#micros) === undefined;
+      const isFree = this.#machine.row(call.key, this.#micros).token === undefined;
       if (!areInTime || (!isFree && this.broken !== 'a busy lock is taken')) {
         replies.set(call, this.#alone(call));
         continue;
@@ -190,13 +190,13 @@ class World {
   /** SETNX, PEXPIRE, GET and DEL, by a client that knows nothing of ours. */
   #outsider(n: number): void {
     const key = keys[n % 2]!;
-    if (this.#machine.holder(key, this.#micros) === undefined) {
+    if (this.#machine.row(key, this.#micros).token === undefined) {
       this.#machine.put(key, `outsider ${n}`, epochMs + Math.floor(this.#nowMs) + lifetimeMs);
       this.believe(key, `outsider ${n}`, Number.POSITIVE_INFINITY, this.#nowMs + trustedMs(lifetimeMs));
       this.#fences.delete(key);
       this.after(this.random() * 10, () => {
         this.ended(key, `outsider ${n}`);
-        if (this.#machine.holder(key, this.#micros) === `outsider ${n}`) this.#machine.put(key, undefined, 0);
+        if (this.#machine.row(key, this.#micros).token === `outsider ${n}`) this.#machine.put(key, undefined, 0);
       });
     }
     this.after(20 + this.random() * 100, () => this.#outsider(n + 1));

@@ -258,7 +258,7 @@ export class Simulation {
 
   release(command: Parameters<Machine['release']>[0], by: string): ReturnType<Machine['release']> {
     this.commands += 1;
-    const holder = this.machine.holder(key, this.micros);
+    const holder = this.machine.row(key, this.micros).token;
     const careless = this.rules.broken === 'release without compare' && holder !== undefined;
     const reply = this.machine.release(careless ? { ...command, token: holder } : command, this.micros);
     this.note(() => `${by} gives ${command.token} back: ${JSON.stringify(reply)}`);
@@ -268,7 +268,7 @@ export class Simulation {
   }
 
   #checkGivenBack(): void {
-    const holder = this.machine.holder(key, this.micros);
+    const holder = this.machine.row(key, this.micros).token;
     if (this.isOrderly && holder !== undefined && this.#givenBack.has(holder)) {
       this.broken(`${holder} was released, and holds the lock again`);
     }
@@ -776,7 +776,7 @@ class Poller {
     world.after(world.random() * holdMs, undefined, () => {
       holder.ended = true;
       if (this.#knowsQueues) world.release({ keys: [key], token, ticket: 0, yieldMs: pollMs }, this.#name);
-      else if (world.machine.holder(key, world.micros) === token) world.machine.put(key, undefined, 0);
+      else if (world.machine.row(key, world.micros).token === token) world.machine.put(key, undefined, 0);
       this.#turnsLeft -= 1;
       if (this.#turnsLeft > 0) world.after(world.random() * 20, undefined, () => this.#ask());
       else world.unfinished -= 1;
@@ -803,7 +803,7 @@ class Poller {
 
   #setnx(token: string): number | undefined {
     const { machine, micros, rules } = this.#world;
-    if (machine.holder(key, micros) !== undefined) return undefined;
+    if (machine.row(key, micros).token !== undefined) return undefined;
     machine.put(key, token, Math.floor(micros / 1000) + rules.lifetimeMs);
     return 0;
   }

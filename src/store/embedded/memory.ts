@@ -72,7 +72,7 @@ export function handleOf(table: MemoryTable): MemoryStore {
     expire(key) {
       const full = lockKey(key, '');
       return table.run((machine, micros) => {
-        const token = machine.holder(full, micros);
+        const { token } = machine.row(full, micros);
         if (token !== undefined) machine.release({ keys: full, token }, micros);
         return token !== undefined;
       }, full);

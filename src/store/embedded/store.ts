@@ -179,21 +179,22 @@ function resultOf(results: readonly ReleaseReply[]): ReleaseReply {
 function valuesOn(table: Table): Values {
   return {
     async read(key) {
-      return table.run((machine, micros) => machine.text(key, micros));
+      return table.run((machine, micros) => machine.row(key, micros).value?.text ?? null);
     },
     async write({ key, token, text, ttlMs, channel }) {
       return table.run((machine, micros) => {
-        if (machine.holder(key, micros) !== token) return false;
-        machine.setText(key, ttlMs > 0 ? text : undefined, ttlMs, micros);
+        const row = machine.row(key, micros);
+        if (row.token !== token) return false;
+        row.value = ttlMs > 0 ? { text, endMs: msOf(micros) + ttlMs } : undefined;
         if (channel !== undefined) machine.publish(channel, newsOf, key);
         return true;
       }, key);
     },
     async readHolder(key) {
       return table.run((machine, micros) => {
-        const { token, state } = machine.inspect(key, micros);
-        if (token === undefined || state.mode !== 'exclusive') return null;
-        return { token, leftMs: state.remaining, text: machine.text(key, micros) };
+        const { token, endMs, value } = machine.row(key, micros);
+        if (token === undefined) return null;
+        return { token, leftMs: remainingOf(endMs - msOf(micros)), text: value?.text ?? null };
       }, key);
     },
   };
@@ -218,9 +219,10 @@ function operatorOn(table: Table): Operator {
     async register({ id, text, ttlMs }) {
       const key = processKey(id);
       return table.run((machine, micros) => {
-        const kept = text ?? machine.text(key, micros);
-        if (kept === null) return false;
-        machine.setText(key, kept || undefined, ttlMs, micros);
+        const row = machine.row(key, micros);
+        const kept = text ?? row.value?.text;
+        if (kept === undefined) return false;
+        row.value = kept === '' ? undefined : { text: kept, endMs: msOf(micros) + ttlMs };
         if (text !== undefined) machine.publish(changedChannel, id, key);
         return true;
       });
@@ -228,7 +230,7 @@ function operatorOn(table: Table): Operator {
     async processes() {
       return table.run((machine, micros) => {
         const texts = machine.keys().filter(isOfRegistry);
-        return { atMs: msOf(micros), texts: texts.flatMap((key) => machine.text(key, micros) ?? []) };
+        return { atMs: msOf(micros), texts: texts.flatMap((key) => machine.row(key, micros).value?.text ?? []) };
       });
     },
     async *keys(prefix) {

@@ -115,7 +115,7 @@ export class Machine {
 
   /** Takes a lock away from the holder whose id starts with `id`, and serves the next in its queue. False: nothing was changed. */
   free(key: string, id: string, micros: number): boolean {
-    const row = this.#row(key, micros);
+    const row = this.row(key, micros);
     if (row.token === undefined) return new SharedLock(row, micros, this.publish).free(id);
     const hash = hashOf(row.token);
     if (!hash.startsWith(id)) return false;
@@ -128,16 +128,23 @@ export class Machine {
 
   /** Sets the holder of a key as a client does that knows neither fences nor queues nor modes. */
   put(key: string, token: string | undefined, endMs: number): void {
-    Object.assign(this.#row(key, 0), { token, endMs, shared: undefined });
+    Object.assign(this.row(key, 0), { token, endMs, shared: undefined });
   }
 
-  holder(key: string, micros: number): string | undefined {
-    return this.#row(key, micros).token;
+  /** The row of a key, without its expired parts. It may be changed in place until the command is done. */
+  row(key: string, micros: number): LockRow {
+    const nowMs = msOf(micros);
+    const row = this.#rows.row(key);
+    if (row.endMs <= nowMs) row.token = undefined;
+    if (row.queueEndMs <= nowMs && hasQueue(row)) forgetQueue(row);
+    if (row.value !== undefined && row.value.endMs <= nowMs) row.value = undefined;
+    if (row.shared !== undefined) row.shared.holders = row.shared.holders.filter((each) => each.endMs > nowMs);
+    return row;
   }
 
   /** The holders of a key with a mode. */
   holders(key: string, micros: number): readonly SharedHolder[] {
-    return this.#row(key, micros).shared?.holders ?? [];
+    return this.row(key, micros).shared?.holders ?? [];
   }
 
   get fence(): number {
@@ -151,22 +158,12 @@ export class Machine {
 
   /** The state of a key; its token is that of the holder that ends last. */
   inspect(key: string, micros: number): InspectedLock {
-    return inspectRow(this.#row(key, micros), this.#rows.fence, micros);
-  }
-
-  /** The text beside a key; null: none. */
-  text(key: string, micros: number): string | null {
-    return this.#row(key, micros).value?.text ?? null;
-  }
-
-  /** @param text Undefined: none from now on. */
-  setText(key: string, text: string | undefined, ttlMs: number, micros: number): void {
-    this.#row(key, micros).value = text === undefined ? undefined : { text, endMs: msOf(micros) + ttlMs };
+    return inspectRow(this.row(key, micros), this.#rows.fence, micros);
   }
 
   /** Marks the job of a slot as done. False: the lock is no longer `token`'s, or the slot is over. */
   markSlot(key: string, token: string, { start, end }: Slot, micros: number): boolean {
-    const row = this.#row(key, micros);
+    const row = this.row(key, micros);
     if (row.token !== token || end <= msOf(micros)) return false;
     row.slot = { startMs: start, endMs: end };
     return true;
@@ -259,18 +256,7 @@ export class Machine {
   }
 
   #all(keys: Key, micros: number): LockRow[] {
-    return listOf(keys).map((key) => this.#row(key, micros));
-  }
-
-  /** The row of a key, without its expired parts. */
-  #row(key: string, micros: number): LockRow {
-    const nowMs = msOf(micros);
-    const row = this.#rows.row(key);
-    if (row.endMs <= nowMs) row.token = undefined;
-    if (row.queueEndMs <= nowMs && hasQueue(row)) forgetQueue(row);
-    if (row.value !== undefined && row.value.endMs <= nowMs) row.value = undefined;
-    if (row.shared !== undefined) row.shared.holders = row.shared.holders.filter((each) => each.endMs > nowMs);
-    return row;
+    return listOf(keys).map((key) => this.row(key, micros));
   }
 }
 
