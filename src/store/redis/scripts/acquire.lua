@@ -52,7 +52,7 @@ end
 
 local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
 local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
-local free, ours, left, busy, other, ticket, before = {}, {}, 0, false, nil, nil, nil
+local free, ours, left, busy, other = {}, {}, 0, false, nil
 for i = 1, locks do
   local holder = call('GET', KEYS[i]) -- H10
   if not holder then
@@ -71,28 +71,21 @@ local last = not busy and count > 0 and lastFence(fence) or 0
 for i = 1, busy and 0 or locks do
   local lock, queue = KEYS[i], KEYS[locks + i]
   if free[i] and call('ZCARD', queue) > 0 then -- H32b
-    if mayQueue then
-      ticket = enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
-    end
+    local ticket = mayQueue and enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
     local whose, value = grant(lock, fence, queue, mayQueue and token, 0, false)
     if whose == 'mine' then
       return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
-    end
-    if whose == 'given' or mayQueue then
-      busy = true
-      left = value
+    elseif mayQueue then
+      return answer(value, nil, ticket, positionOf(queue, ticket))
+    elseif whose == 'given' then
+      busy, left = true, value
       break
     end
   end
 end
 if busy then
   if mayQueue then -- H71
-    if ticket then
-      before = positionOf(KEYS[2], ticket)
-    else
-      ticket, before = enqueue(KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
-    end
-    return answer(left, ticket, before, other)
+    return answer(left, other, enqueue(KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence))
   end
   local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0 -- H80e
   for i = 1, pause > 0 and locks or 0 do

@@ -59,10 +59,6 @@ held.of[each.text] = ends
 held.fence = math.max(held.fence, each.fence)
 admit(held, each)
 end
-local function enterPermits(held, found, permits, ends)
-held.of[found], held.kind = ends, 'p'
-held.count, held.used = held.count + 1, held.used + permits
-end
 local function nobody()
 return { of = {}, count = 0, used = 0, fence = 0, whole = true }
 end
@@ -129,7 +125,8 @@ if not permits and not each then
 held.isForeign = true
 elseif ends > now then
 if permits then
-enterPermits(held, found[i], permits, ends)
+held.of[found[i]], held.kind = ends, 'p'
+held.count, held.used = held.count + 1, held.used + permits
 else
 enter(held, each, ends)
 end
@@ -460,7 +457,7 @@ end
 local function isOurs(token)
 return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
 end
-local function answer(left, ticket, before, holder)
+local function answer(left, holder, ticket, before)
 return { 0, left, ticket, now, before, holder and not isOurs(holder) and 1 or 0 }
 end`;
 const replyPart = `local reply, size = {}, 0
@@ -484,7 +481,7 @@ end`;
 const waitersPart = `local queues, wakes = {}, {}
 local maxSilence, maxNotified = 10000, 32
 local few = 5
-local shifts, readersPass = { 1000000000000000, 500000000000000, 0 }, 500000
+local shifts = { 1000000000000000, 500000000000000, 0 }
 local function bandOf(kind, prefer)
 if kind == 'u' or (kind == 'r' and prefer == 'r') then
 return 1
@@ -710,7 +707,7 @@ local reader, first, other = heads[1], heads[2], heads[3]
 if other and (not first or (other.ticket <= all.phase and other.ticket < first.ticket)) then
 first = other
 end
-local isPassed = reader and first and (first.ticket > reader.ticket or micros - first.ticket <= readersPass)
+local isPassed = reader and first and (first.ticket > reader.ticket or micros - first.ticket <= 500000)
 if reader and (not first or isPassed or reader.kind == 'u') then
 first = reader
 end
@@ -899,7 +896,7 @@ end
 end`;
 const acquire2Part = `local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
 local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
-local free, ours, left, busy, other, ticket, before = {}, {}, 0, false, nil, nil, nil
+local free, ours, left, busy, other = {}, {}, 0, false, nil
 for i = 1, locks do
 local holder = call('GET', KEYS[i])
 if not holder then
@@ -918,28 +915,21 @@ local last = not busy and count > 0 and lastFence(fence) or 0
 for i = 1, busy and 0 or locks do
 local lock, queue = KEYS[i], KEYS[locks + i]
 if free[i] and call('ZCARD', queue) > 0 then
-if mayQueue then
-ticket = enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
-end
+local ticket = mayQueue and enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
 local whose, value = grant(lock, fence, queue, mayQueue and token, 0, false)
 if whose == 'mine' then
 return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
-end
-if whose == 'given' or mayQueue then
-busy = true
-left = value
+elseif mayQueue then
+return answer(value, nil, ticket, positionOf(queue, ticket))
+elseif whose == 'given' then
+busy, left = true, value
 break
 end
 end
 end
 if busy then
 if mayQueue then
-if ticket then
-before = positionOf(KEYS[2], ticket)
-else
-ticket, before = enqueue(KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
-end
-return answer(left, ticket, before, other)
+return answer(left, other, enqueue(KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence))
 end
 local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
 for i = 1, pause > 0 and locks or 0 do
@@ -1062,7 +1052,7 @@ end
 if whose == 'mine' then
 return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
 elseif next then
-return answer(value or call('PTTL', lock), ticket, positionOf(queue, ticket), not whose and first)
+return answer(value or call('PTTL', lock), not whose and first, ticket, positionOf(queue, ticket))
 end
 end
 for i = 1, locks do
@@ -1090,7 +1080,7 @@ return { 1 }`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: 'e4a746e5691085059f45285d09a2c1eda5cb18be',
+  sha: '08fe5afc5509c305792ab304067a69312ece520b',
   lua:
     clockPart +
     `
@@ -1210,7 +1200,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: 'b03164eff4c726c7cadc7ce2a46ffed49fc14f54',
+  sha: 'd95c75b8aad42c909783a81551f10032fb737668',
   lua:
     clockPart +
     `
@@ -1259,7 +1249,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '317f448a220ff0507aa50d1527aba1fbb62ecdd8',
+  sha: '40e642c145616633c8f93312abd1065bf1039915',
   lua:
     clockPart +
     `
@@ -1618,7 +1608,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'c97f0bcf129ea2ecaf95d79195525f6303cae22d',
+  sha: '2d3e18409fcecdcfeca5a7df8711d56dbc2d6c40',
   lua:
     clockPart +
     `
@@ -1791,7 +1781,7 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: '5cfff3e0071a55c85d50d19793ed3f3a65dd0bc3',
+  sha: '7c9f504c3cc9db2de933c2ec304a9670e104ed95',
   lua:
     clockPart +
     `
@@ -1953,7 +1943,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: '83f2d6279ba2d38254ea41d128a681775fac59a2',
+  sha: '287caeff9c133a7d05442b22b1ef8f9fb84b9ce2',
   lua:
     clockPart +
     `
@@ -2203,7 +2193,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: 'f371675bdbd2b14f0540a04d82ae0fc053ebcad9',
+  sha: 'e1ab52cc9add236e2322d34bbe25fa9af028eea1',
   lua:
     clockPart +
     `
@@ -2315,7 +2305,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: '401c655741b28c0305efe97f508d75b6179901e6',
+  sha: '20b5b90a248123fc1140bc0a1e3fb6ed467e67bc',
   lua:
     clockPart +
     `

@@ -55,12 +55,6 @@ local function enter(held, each, ends)
   admit(held, each)
 end
 
--- Counts a holder of permits.
-local function enterPermits(held, found, permits, ends)
-  held.of[found], held.kind = ends, 'p'
-  held.count, held.used = held.count + 1, held.used + permits
-end
-
 local function nobody()
   return { of = {}, count = 0, used = 0, fence = 0, whole = true }
 end
@@ -136,7 +130,8 @@ local function holders(lock, all)
       held.isForeign = true
     elseif ends > now then -- H47b
       if permits then
-        enterPermits(held, found[i], permits, ends)
+        held.of[found[i]], held.kind = ends, 'p'
+        held.count, held.used = held.count + 1, held.used + permits
       else
         enter(held, each, ends)
       end

@@ -230,6 +230,6 @@ local function isOurs(token)
 end
 
 -- The reply to a process that was queued. `holder` is the one that was read before.
-local function answer(left, ticket, before, holder)
+local function answer(left, holder, ticket, before)
   return { 0, left, ticket, now, before, holder and not isOurs(holder) and 1 or 0 }
 end

@@ -61,7 +61,7 @@ local function handOff(lock, queue, status)
   if whose == 'mine' then
     return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
   elseif next then
-    return answer(value or call('PTTL', lock), ticket, positionOf(queue, ticket), not whose and first)
+    return answer(value or call('PTTL', lock), not whose and first, ticket, positionOf(queue, ticket))
   end
 end
 for i = 1, locks do

@@ -10,9 +10,8 @@ local queues, wakes = {}, {}
 local maxSilence, maxNotified = protocol.maxSilenceMs, protocol.maxNotified
 -- The marks and entries that are read first: of those who wait, few can be next.
 local few = 5 -- H81b H95c
--- In µs: the distance between tickets and scores in each band; and the maximum time for which readers that prefer readers may
--- pass a waiter.
-local shifts, readersPass = { protocol.readersFirstMicros, protocol.writersFirstMicros, 0 }, protocol.readersPassMicros
+-- The distance between tickets and scores in each band, in µs.
+local shifts = { protocol.readersFirstMicros, protocol.writersFirstMicros, 0 }
 
 local function bandOf(kind, prefer)
   if kind == 'u' or (kind == 'r' and prefer == 'r') then -- H37

@@ -20,7 +20,7 @@ local function nextOf(queue, all, cursor, asking)
   if other and (not first or (other.ticket <= all.phase and other.ticket < first.ticket)) then
     first = other
   end
-  local isPassed = reader and first and (first.ticket > reader.ticket or micros - first.ticket <= readersPass)
+  local isPassed = reader and first and (first.ticket > reader.ticket or micros - first.ticket <= protocol.readersPassMicros)
   if reader and (not first or isPassed or reader.kind == 'u') then
     first = reader
   end
