@@ -21,7 +21,7 @@ export interface ReleaseCommand extends Pick<ReleaseRequest, 'held' | 'keys' | '
 }
 
 /** The request of a command or of a queue entry. */
-export type LockRequest = Pick<AcquireCommand, 'token' | 'lifetimeMs' | 'fences' | 'queueAs'>;
+export type LockRequest = Pick<AcquireCommand, 'token' | 'lifetimeMs' | 'fences' | 'queueAs' | 'minFence'>;
 
 export type CommandOutcome =
   | { readonly outcome: 'granted'; readonly fence: number; readonly others: number }

@@ -21,14 +21,6 @@ const notMutex = 'WRONGTYPE this key is held by a readers-writer lock or a semap
 
 type GrantOutcome = Extract<CommandOutcome, { outcome: 'granted' }>;
 
-interface Handing {
-  /** The caller's token, whose grant needs no message and no confirmation. */
-  readonly mine?: string | undefined;
-  readonly yieldMs?: number;
-  /** True if the lock passes from one holder to the next without being free. */
-  readonly isHandOff: boolean;
-}
-
 export class Machine {
   readonly publish: Publish;
   readonly #rows: Rows;
@@ -48,19 +40,18 @@ export class Machine {
     for (const { shared } of rows) if (shared !== undefined && shared.holders.length > 0) throw new Error(notMutex); // H79e
     let untilMs = -1;
     for (const row of rows) if (row.token !== undefined && row.token !== token) untilMs = Math.max(untilMs, row.endMs);
-    const refused = (row: LockRow, busyUntilMs: number): CommandOutcome => {
+    const refused = (row: LockRow, busyUntilMs?: number): CommandOutcome => {
       if (queueAs === undefined) markPoll(rows, command.pauseMs, nowMs);
-      return this.#busy(row, busyUntilMs, command, micros);
+      return this.#busy(row, command, micros, busyUntilMs);
     };
     if (untilMs >= 0) return refused(rows[0]!, untilMs);
     for (const row of rows) {
       if (row.token !== undefined || !hasQueue(row)) continue;
       if (queueAs) enqueue(row, command, queueAs, micros);
-      const whose = this.#grant(row, micros, { mine: queueAs && token, isHandOff: false });
-      if (whose === 'mine') return this.#granted(row, command.fences);
-      if (whose === 'given' || queueAs) return refused(row, whose === 'given' ? row.endMs : row.yieldUntilMs);
+      if (this.#grant(row, micros, { mine: queueAs && token })) return this.#granted(row, command.fences);
+      if (row.token !== undefined || queueAs) return refused(row);
     }
-    return this.#take(rows, command, command.minFence ?? 0, micros);
+    return this.#take(rows, command, micros);
   }
 
   /** Raises the last fence to at least `least`, if all these locks are still `token`'s. */
@@ -100,14 +91,10 @@ export class Machine {
       const result: ReleaseReply = row.token === token ? 'released' : row.token === undefined ? 'missing' : 'taken'; // H48 H49c
       if (ticket !== 0) row.queue = row.queue.filter((entry) => entry.token !== token);
       if (next) enqueue(row, next, next.queueAs!, micros);
-      if (result === 'taken') {
-        if (next) answer = this.#busy(row, row.endMs, next, micros);
-        return result;
-      }
-      row.token = undefined;
-      const whose = this.#grant(row, micros, { mine: next?.token, yieldMs, isHandOff: result === 'released' });
-      if (whose === 'mine') answer = this.#granted(row, next!.fences);
-      else if (next) answer = this.#busy(row, whose === 'given' ? row.endMs : row.yieldUntilMs, next, micros);
+      if (result !== 'taken') row.token = undefined;
+      const isHandOff = result === 'released';
+      const isMine = row.token === undefined && this.#grant(row, micros, { mine: next?.token, yieldMs, isHandOff });
+      if (next) answer = isMine ? this.#granted(row, next.fences) : this.#busy(row, next, micros);
       return result;
     });
     return { results, next: answer };
@@ -191,32 +178,40 @@ export class Machine {
     return acquired;
   }
 
-  /** Grants a free lock to the first live entry of its queue. Returns whether there was one, and whether it is `mine`. */
+  /**
+   * Grants a free lock to the first live entry of its queue. True: that is the entry of `mine`, the caller's token, whose grant
+   * needs no message and no confirmation. In a hand-off the lock passes from one holder to the next without being free.
+   */
   #grant(
     row: LockRow,
     micros: number,
-    { mine, yieldMs = 0, isHandOff }: Handing,
-  ): 'mine' | 'given' | 'yielding' | 'none' {
+    { mine, yieldMs = 0, isHandOff = false }: { mine?: string | undefined; yieldMs?: number; isHandOff?: boolean },
+  ): boolean {
     const nowMs = msOf(micros);
     const first = front(row, nowMs);
-    if (first === undefined) return 'none';
-    if (row.yieldUntilMs > nowMs) return 'yielding';
+    if (first === undefined || row.yieldUntilMs > nowMs) return false;
     const handOffs = isHandOff && row.yieldUntilMs === 0 ? row.handOffs : 0;
     row.yieldUntilMs = 0;
     if (isHandOff && yieldMs > 0 && mustYield(row, handOffs, yieldMs, nowMs)) {
       if (first.token !== mine) this.publish(first.channel, first.id, row.key);
-      return 'yielding';
+      return false;
     }
     row.handOffs = isHandOff ? handOffs + 1 : 0;
     row.queue.shift();
     const lifetimeMs = first.token === mine ? first.lifetimeMs : Math.min(first.lifetimeMs, limits.provisionalMs);
-    const { fence } = this.#take([row], { token: first.token, lifetimeMs, fences: first.fences }, 0, micros);
-    if (first.token === mine) return 'mine';
+    const { fence } = this.#take([row], { ...first, lifetimeMs }, micros);
+    if (first.token === mine) return true;
     this.publish(first.channel, `${first.id}=${fence}`, row.key);
-    return 'given';
+    return false;
   }
 
-  #busy(row: LockRow, untilMs: number, request: LockRequest, micros: number): CommandOutcome {
+  /** @param untilMs Default: the end of the holder, or of the yield. */
+  #busy(
+    row: LockRow,
+    request: LockRequest,
+    micros: number,
+    untilMs = row.token === undefined ? row.yieldUntilMs : row.endMs,
+  ): CommandOutcome {
     const position = request.queueAs && enqueue(row, request, request.queueAs, micros);
     return { outcome: 'busy', leftMs: Math.max(untilMs - msOf(micros), 0), position };
   }
@@ -226,15 +221,11 @@ export class Machine {
    * token already holds all of them, no later holder has a fence: the last minted fences are as good as those of the first
    * request.
    */
-  #take(
-    rows: readonly LockRow[],
-    { token, lifetimeMs, fences, queueAs }: LockRequest,
-    least: number,
-    micros: number,
-  ): GrantOutcome {
+  #take(rows: readonly LockRow[], request: LockRequest, micros: number): GrantOutcome {
+    const { token, lifetimeMs, fences, queueAs, minFence = 0 } = request;
     const endMs = msOf(micros) + (lifetimeMs ?? neverMs);
     const areOurs = rows.every((row) => row.token === token);
-    if (fences > 0 && (this.#rows.fence === 0 || !areOurs)) this.#mint(fences, micros, least);
+    if (fences > 0 && (this.#rows.fence === 0 || !areOurs)) this.#mint(fences, micros, minFence);
     for (const row of rows) {
       row.endMs = row.token === token ? Math.max(row.endMs, endMs) : endMs;
       row.token = token;
