@@ -61,7 +61,7 @@ export const sharedMemory: readonly Protection[] = [
         /return ([\s\S]*?)if \((.*)\) (.*);([\s\S]*)/,
         `let isMore = false;
     const result = $1isMore = $2;$4
-    if (isMore) this.#makeRoom(this.micros());
+    if (isMore) this.#makeRoom(this.baseMicros + hostClock().micros());
     return result;`,
       ),
     ],

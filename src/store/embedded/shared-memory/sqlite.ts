@@ -20,7 +20,7 @@ interface Engine {
   close(): unknown;
 }
 
-export interface Statement {
+interface Statement {
   run(...values: readonly SqlValue[]): unknown;
   get(...values: readonly SqlValue[]): SqlRow | undefined;
   all(...values: readonly SqlValue[]): SqlRow[];

@@ -9,7 +9,7 @@ import type { Publish } from '../machine/command';
 import { Machine } from '../machine/mutex-machine';
 import { isSpare, type LockRow, newRow, type Rows } from '../machine/row';
 import { hostClock } from './clock';
-import { Database, type Statement } from './sqlite';
+import { Database } from './sqlite';
 
 /** The version of the rows' text. A table of another version is refused. */
 const format = 3;
@@ -36,8 +36,6 @@ export class TableFile {
   readonly #database: Database;
   readonly #rows: TextRows;
   readonly #machine: Machine;
-  /** Counts the pages of the rows, without those that are free again. */
-  readonly #usedPages: Statement;
   /** The inodes of the file and its companions. */
   readonly #inodes: readonly (number | undefined)[];
   #companionsAtMs = 0;
@@ -57,22 +55,13 @@ export class TableFile {
     this.#database = database;
     try {
       database.exec(setUp);
-      [this.baseMicros, this.#rows, this.#usedPages] = database.transaction(() => [
-        this.#introduce(baseMicros),
-        new TextRows(database),
-        database.prepare('SELECT page_count - freelist_count AS used FROM pragma_page_count, pragma_freelist_count'),
-      ]);
+      [this.baseMicros, this.#rows] = database.transaction(() => [this.#introduce(baseMicros), new TextRows(database)]);
       this.#machine = new Machine(publish, this.#rows);
       this.#inodes = ['', ...companions].map((each) => inodeOf(path + each));
     } catch (error) {
       this.close();
       throw error;
     }
-  }
-
-  /** Microseconds of the host's clock, plus the base. */
-  micros(): number {
-    return this.baseMicros + hostClock().micros();
   }
 
   /**
@@ -95,7 +84,7 @@ export class TableFile {
     // H50b
     return this.#database.transaction(() => {
       this.#rows.begin();
-      const micros = this.micros(); // read here: waiting for the write lock takes time
+      const micros = this.baseMicros + hostClock().micros(); // read here: waiting for the write lock takes time
       const done = work(this.#machine, micros);
       if (this.#rows.write(micros)) this.#makeRoom(micros);
       return done;
@@ -125,20 +114,16 @@ export class TableFile {
   #makeRoom(micros: number): void {
     this.#newRows += 1;
     if (this.#bytes < maxBytes && this.#newRows % measureEvery !== 0) return;
-    this.#measure();
+    this.#bytes = this.#rows.usedBytes();
     if (this.#bytes >= this.#sweepAtBytes && performance.now() >= this.#sweepAtMs) {
       this.#rows.sweep(micros);
-      this.#measure();
+      this.#bytes = this.#rows.usedBytes();
       this.#sweepAtBytes = Math.min(Math.max(smallestSweepBytes, 2 * this.#bytes), maxBytes);
       this.#sweepAtMs = performance.now() + sweepEveryMs;
     }
     if (this.#bytes < maxBytes) return;
     const message = `the table ${this.path} is full (${maxBytes / 2 ** 20} MiB): no lock was dropped, none is granted`;
     throw new LockBackendError(message, { redisCode: 'FULL' }); // H50
-  }
-
-  #measure(): void {
-    this.#bytes = (this.#usedPages.get()!.used as number) * pageBytes;
   }
 }
 
@@ -174,7 +159,6 @@ class TextRows implements Rows {
   readonly #statements: ReturnType<typeof statementsOn>;
   readonly #touched = new Map<string, { readonly row: LockRow; readonly text: string | undefined }>();
   #fence: number | undefined;
-  #isFenceNew = false;
 
   constructor(database: Database) {
     this.#statements = statementsOn(database);
@@ -183,7 +167,6 @@ class TextRows implements Rows {
   begin(): void {
     this.#touched.clear();
     this.#fence = undefined;
-    this.#isFenceNew = false;
   }
 
   get fence(): number {
@@ -193,7 +176,7 @@ class TextRows implements Rows {
 
   set fence(fence: number) {
     this.#fence = fence;
-    this.#isFenceNew = true;
+    this.#statements.putFence.run(fence);
   }
 
   row(key: string): LockRow {
@@ -207,9 +190,8 @@ class TextRows implements Rows {
 
   /** Writes the changed rows. True: the table has more rows than before. */
   write(micros: number): boolean {
-    const { put, remove, putFence } = this.#statements;
+    const { put, remove } = this.#statements;
     let isMore = false;
-    if (this.#isFenceNew) putFence.run(this.#fence!);
     for (const [key, { row, text }] of this.#touched) {
       const newText = isSpare(row, micros) ? undefined : JSON.stringify(row);
       if (newText === text) continue;
@@ -222,6 +204,11 @@ class TextRows implements Rows {
 
   keys(): string[] {
     return this.#statements.keys.all().map(({ key }) => Buffer.from(key as Uint8Array).toString());
+  }
+
+  /** The space of the rows, without pages that are free again. */
+  usedBytes(): number {
+    return (this.#statements.usedPages.get()!.used as number) * pageBytes;
   }
 
   /** Removes spare rows, in pieces: nobody wants to hold a full table in memory twice. */
@@ -246,5 +233,8 @@ function statementsOn(database: Database) {
     after: database.prepare('SELECT key, row FROM locks WHERE key > ? ORDER BY key LIMIT 256'),
     getFence: database.prepare('SELECT fence FROM about'),
     putFence: database.prepare('UPDATE about SET fence = ?'),
+    usedPages: database.prepare(
+      'SELECT page_count - freelist_count AS used FROM pragma_page_count, pragma_freelist_count',
+    ),
   };
 }
