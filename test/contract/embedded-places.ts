@@ -146,7 +146,7 @@ class EmbeddedHere implements Here {
   }
 
   async keys(): Promise<string[]> {
-    return this.#table.run((machine) => machine.keys());
+    return this.#table.run((machine) => [...machine.rows.keys()]);
   }
 
   get #table(): Table {

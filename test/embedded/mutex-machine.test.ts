@@ -76,7 +76,7 @@ describe('the machine of the embedded stores', () => {
 
     it('without fencing: 0, and none is minted', () => {
       expect(acquire('a', { fences: 0 })).to.deep.equal({ outcome: 'granted', fence: 0, others: 0 });
-      expect(machine.fence).to.equal(0);
+      expect(machine.rows.fence).to.equal(0);
     });
 
     it('for one of a quorum: no fence below the least', () => {
@@ -198,7 +198,7 @@ describe('the machine of the embedded stores', () => {
       expect(reply).to.have.nested.property('position.before', 1);
       expect(row()).to.include({ token: 'b', endMs: nowMs + limits.provisionalMs });
       expect([tokens(), heard]).to.deep.equal([['c', 'd'], [`of b b=${micros()} k`]]);
-      expect([row().poll, machine.fence], 'its block is reserved').to.deep.equal([undefined, micros() + 8]);
+      expect([row().poll, machine.rows.fence], 'its block is reserved').to.deep.equal([undefined, micros() + 8]);
     });
 
     it('a caller that polls finds the lock granted to the queue, and its pause is known to it (H80)', () => {
@@ -290,7 +290,7 @@ describe('the machine of the embedded stores', () => {
       for (const each of ['b', 'c', 'd']) queue(each);
       release('a');
       expect([row().token, row().handOffs, tokens()]).to.deep.equal(['b', 1, ['c', 'd']]);
-      const first = machine.fence;
+      const first = machine.rows.fence;
       release('b');
       expect([row().token, row().handOffs]).to.deep.equal(['c', 2]);
       expect(heard).to.deep.equal([`of b b=${first} k`, `of c c=${first + 1} k`]);
@@ -401,11 +401,11 @@ describe('the machine of the embedded stores', () => {
 
     it('while all keys are the token’s, and never lowers it', () => {
       acquire('a', { keys: ['1', '2'] });
-      const fence = machine.fence;
-      expect([raise('a', fence + 500, ['1', '2']), machine.fence]).to.deep.equal([true, fence + 500]);
-      expect([raise('a', fence, ['1']), machine.fence]).to.deep.equal([true, fence + 500]);
+      const fence = machine.rows.fence;
+      expect([raise('a', fence + 500, ['1', '2']), machine.rows.fence]).to.deep.equal([true, fence + 500]);
+      expect([raise('a', fence, ['1']), machine.rows.fence]).to.deep.equal([true, fence + 500]);
       machine.put('2', 'b', nowMs + 1000);
-      expect([raise('a', fence + 900, ['1', '2']), machine.fence]).to.deep.equal([false, fence + 500]);
+      expect([raise('a', fence + 900, ['1', '2']), machine.rows.fence]).to.deep.equal([false, fence + 500]);
       nowMs += 1000;
       expect(raise('a', fence + 900, ['1'])).to.equal(false);
       expect(() => raise('b', nowMs * 1000 + dayMicros + 1)).to.throw('FENCE');
@@ -413,16 +413,16 @@ describe('the machine of the embedded stores', () => {
 
     it('of what several may hold: while the token is one of them; a writer’s own fence rises with it', () => {
       acquire('w', { mode: mode('exclusive') });
-      const fence = machine.fence;
+      const fence = machine.rows.fence;
       expect(raise('w', fence + 500, ['k'], mode('exclusive'))).to.equal(true);
       expect(raise('w', fence + 100, ['k'], mode('exclusive'))).to.equal(true);
-      expect([machine.holders('k', micros())[0]!.fence, machine.fence]).to.deep.equal([fence + 500, fence + 500]);
+      expect([machine.holders('k', micros())[0]!.fence, machine.rows.fence]).to.deep.equal([fence + 500, fence + 500]);
       expect(raise('other', fence + 900, ['k'], mode('exclusive'))).to.equal(false);
       machine.release({ keys: ['k'], token: 'w', held: { mode: mode('exclusive') } }, micros());
       acquire('r', { mode: mode('shared') });
       const shared = machine.holders('k', micros())[0]!.fence;
       expect(raise('r', shared + 500, ['k'], mode('shared'))).to.equal(true);
-      expect([machine.holders('k', micros())[0]!.fence, machine.fence]).to.deep.equal([shared, shared + 500]);
+      expect([machine.holders('k', micros())[0]!.fence, machine.rows.fence]).to.deep.equal([shared, shared + 500]);
       nowMs += lifetimeMs;
       expect(raise('r', shared + 900, ['k'], mode('shared'))).to.equal(false);
     });
@@ -484,9 +484,9 @@ describe('the machine of the embedded stores', () => {
 
     it('has fences of the same counter, each with its own end', () => {
       acquire('x', { keys: ['other'] });
-      const fence = machine.fence;
+      const fence = machine.rows.fence;
       expect(permits('a', { fences: 9 })).to.deep.equal({ outcome: 'granted', fence: fence + 1, others: 0 });
-      expect(machine.fence).to.equal(fence + 9);
+      expect(machine.rows.fence).to.equal(fence + 9);
       expect(machine.holders('k', micros()).map(({ permits }) => permits)).to.deep.equal([1]);
       expect(acquire('q', { keys: ['quorum'], mode: mode('exclusive'), minFence: fence + 5000 })).to.include({
         fence: fence + 5000,
@@ -567,7 +567,7 @@ describe('the machine of the embedded stores', () => {
       expect(free(b)).to.equal(false);
       expect([table(), heard]).to.deep.equal([before, []]);
       expect(free(a)).to.equal(true);
-      expect(heard).to.deep.equal([`${freedChannel} !${hashOf(a)} k`, `of b b=${machine.fence} k`]);
+      expect(heard).to.deep.equal([`${freedChannel} !${hashOf(a)} k`, `of b b=${machine.rows.fence} k`]);
       expect(row()).to.include({ token: b, handOffs: 1, yieldUntilMs: 0 });
       expect([free(a), row().token]).to.deep.equal([false, b]);
     });

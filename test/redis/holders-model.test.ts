@@ -146,7 +146,7 @@ async function compareState({ machine, micros }: Real): Promise<void> {
     expect(await client.get(key), 'holder').to.equal(machine.row(key, micros).token ?? null);
   }
   const fence = await client.get(companions.fence);
-  if (fence !== null) expect(Number(fence), 'fence').to.equal(machine.fence);
+  if (fence !== null) expect(Number(fence), 'fence').to.equal(machine.rows.fence);
 }
 
 /** Compares the replies to an acquire, both in the machine's words. */

@@ -212,7 +212,7 @@ class Both {
       const holder = this.#machine.row(key, this.#micros).token ?? null;
       expect(await client.get(key), 'the holder').to.equal(holder);
       const fence = Number(await client.get(this.#fence));
-      expect(fence, 'the last fence').to.equal(this.#machine.fence);
+      expect(fence, 'the last fence').to.equal(this.#machine.rows.fence);
     }
   }
 

@@ -589,7 +589,7 @@ describe('a quorum', () => {
       const ours = machine.raise([key], token, fence, micros);
       expect(await run(scripts.raiseFence([key], fenceKey, token, fence))).to.deep.equal([ours ? 1 : 0]);
       const remembered = Number(await client.get(fenceKey));
-      if (machine.fence > least - 1) expect(remembered).to.equal(machine.fence);
+      if (machine.rows.fence > least - 1) expect(remembered).to.equal(machine.rows.fence);
       return ours;
     };
     expect(await raise('me', least)).to.equal(false);
@@ -609,6 +609,6 @@ describe('a quorum', () => {
     expect(await raise('me', least + 7)).to.equal(true);
     expect(await raise('me', least + 3)).to.equal(true);
     expect(await raise('somebody else', least + 9)).to.equal(false);
-    expect(machine.fence).to.equal(least + 7);
+    expect(machine.rows.fence).to.equal(least + 7);
   });
 });

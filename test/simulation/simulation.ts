@@ -355,7 +355,7 @@ class Process implements QueuePort {
 
   /** The next best message about the latest entry, from somebody who cannot know its nonce. */
   forgery(): string {
-    return `${this.channel}.${this.#ids - 1}/${theOnlyNonce}=${this.#world.machine.fence + 1}`;
+    return `${this.channel}.${this.#ids - 1}/${theOnlyNonce}=${this.#world.machine.rows.fence + 1}`;
   }
 
   #misfortunes(): void {
@@ -427,7 +427,7 @@ class Process implements QueuePort {
     const { commandTimeoutMs } = entry.head!;
     const sent = this.#moment();
     if (this.#waking && this.#world.rules.broken === 'no confirmation') {
-      const fence = this.#world.machine.fence - entry.fences + 1;
+      const fence = this.#world.machine.rows.fence - entry.fences + 1;
       this.#world.after(0, this, () => answer.resolve({ granted: true, fence, sent: this.#moment(), others: 1 }));
       return;
     }

@@ -7,5 +7,5 @@ export function tableOf(handle: EmbeddedStore): Table {
 }
 
 export function keysOf(handle: EmbeddedStore): string[] {
-  return tableOf(handle).run((machine) => machine.keys());
+  return tableOf(handle).run((machine) => [...machine.rows.keys()]);
 }

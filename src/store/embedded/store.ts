@@ -229,12 +229,12 @@ function operatorOn(table: Table): Operator {
     },
     async processes() {
       return table.run((machine, micros) => {
-        const texts = machine.keys().filter(isOfRegistry);
-        return { atMs: msOf(micros), texts: texts.flatMap((key) => machine.row(key, micros).value?.text ?? []) };
+        const keys = [...machine.rows.keys()].filter(isOfRegistry);
+        return { atMs: msOf(micros), texts: keys.flatMap((key) => machine.row(key, micros).value?.text ?? []) };
       });
     },
     async *keys(prefix) {
-      const all = table.run((machine) => machine.keys());
+      const all = table.run((machine) => [...machine.rows.keys()]);
       const keys = all.filter((key) => key.startsWith(prefix) && mayBeLock(key) && !isOfRegistry(key));
       for (let n = 0; n < keys.length; n += keysAtOnce) yield keys.slice(n, n + keysAtOnce);
     },

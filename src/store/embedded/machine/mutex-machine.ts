@@ -23,11 +23,11 @@ type GrantOutcome = Extract<CommandOutcome, { outcome: 'granted' }>;
 
 export class Machine {
   readonly publish: Publish;
-  readonly #rows: Rows;
+  readonly rows: Rows;
 
   constructor(publish: Publish, rows: Rows = new MemoryRows()) {
     this.publish = publish;
-    this.#rows = rows;
+    this.rows = rows;
   }
 
   acquire(command: AcquireCommand, micros: number): CommandOutcome {
@@ -62,7 +62,7 @@ export class Machine {
     if (!areOurs) return false;
     // A writer's own fence, which readers share after its downgrade.
     if (mine?.kind === 'exclusive') mine.fence = Math.max(mine.fence, least);
-    this.#rows.fence = Math.max(this.#rows.fence, least);
+    this.rows.fence = Math.max(this.rows.fence, least);
     return true;
   }
 
@@ -121,7 +121,7 @@ export class Machine {
   /** The row of a key, without its expired parts. It may be changed in place until the command is done. */
   row(key: string, micros: number): LockRow {
     const nowMs = msOf(micros);
-    const row = this.#rows.row(key);
+    const row = this.rows.row(key);
     if (row.endMs <= nowMs) row.token = undefined;
     if (row.queueEndMs <= nowMs && hasQueue(row)) forgetQueue(row);
     if (row.value !== undefined && row.value.endMs <= nowMs) row.value = undefined;
@@ -134,18 +134,9 @@ export class Machine {
     return this.row(key, micros).shared?.holders ?? [];
   }
 
-  get fence(): number {
-    return this.#rows.fence;
-  }
-
-  /** The keys of all rows, including those of free locks that were not yet removed. */
-  keys(): string[] {
-    return [...this.#rows.keys()];
-  }
-
   /** The state of a key; its token is that of the holder that ends last. */
   inspect(key: string, micros: number): InspectedLock {
-    return inspectRow(this.row(key, micros), this.#rows.fence, micros);
+    return inspectRow(this.row(key, micros), this.rows.fence, micros);
   }
 
   /** Marks the job of a slot as done. False: the lock is no longer `token`'s, or the slot is over. */
@@ -225,7 +216,7 @@ export class Machine {
     const { token, lifetimeMs, fences, queueAs, minFence = 0 } = request;
     const endMs = msOf(micros) + (lifetimeMs ?? neverMs);
     const areOurs = rows.every((row) => row.token === token);
-    if (fences > 0 && (this.#rows.fence === 0 || !areOurs)) this.#mint(fences, micros, minFence);
+    if (fences > 0 && (this.rows.fence === 0 || !areOurs)) this.#mint(fences, micros, minFence);
     for (const row of rows) {
       row.endMs = row.token === token ? Math.max(row.endMs, endMs) : endMs;
       row.token = token;
@@ -235,14 +226,14 @@ export class Machine {
   }
 
   #granted(row: LockRow, fences: number, others = row.queue.length): GrantOutcome {
-    return { outcome: 'granted', fence: fences === 0 ? 0 : this.#rows.fence - fences + 1, others };
+    return { outcome: 'granted', fence: fences === 0 ? 0 : this.rows.fence - fences + 1, others };
   }
 
   /** Mints `count` fences after the last one, none below `least`, and returns the first. */
   #mint(count: number, micros: number, least: number): number {
-    checkFence(Math.max(this.#rows.fence, least), micros);
-    const first = Math.max(this.#rows.fence + 1, micros, least);
-    this.#rows.fence = first + count - 1;
+    checkFence(Math.max(this.rows.fence, least), micros);
+    const first = Math.max(this.rows.fence + 1, micros, least);
+    this.rows.fence = first + count - 1;
     return first;
   }
 

@@ -64,6 +64,7 @@ export interface SharedEntry
 export interface Rows {
   /** The row of a key, a new one if there is none. It may be changed in place until the command is done. */
   row(key: string): LockRow;
+  /** The keys of all rows, including those of free locks that were not yet removed. */
   keys(): Iterable<string>;
   /** The last fence minted for any row; 0: none is remembered. */
   fence: number;
