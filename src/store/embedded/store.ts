@@ -13,11 +13,11 @@ import type {
   AcquireRequest,
   Channels,
   ExtendReply,
+  ExtendRequest,
   ReleaseReply,
   ReleaseRequest,
   Renewed,
   Store,
-  SynchronousVerbs,
 } from '../contract';
 import { changedChannel, isOfRegistry, type Operator, processKey, stateFor } from '../operator';
 import { slotAt } from '../slots';
@@ -46,11 +46,6 @@ export interface Table extends Channels {
   readonly clock?: Clock | undefined;
   /** The renewed locks, if only this process uses the table. */
   readonly renewed?: Renewed | undefined;
-}
-
-/** The verbs, each of which has been carried out when it returns. */
-interface EmbeddedVerbs extends SynchronousVerbs {
-  releaseAndAcquire(release: ReleaseRequest, next: AcquireRequest): [ReleaseReply, AcquireReply];
 }
 
 /** The uncertainty of another process's grant: it counts from a whole ms, rounded down by that process's clock. */
@@ -97,7 +92,7 @@ function storeOn(table: Table, kind: Store['kind']): Store {
   };
 }
 
-function verbsOn(table: Table): EmbeddedVerbs {
+function verbsOn(table: Table) {
   /** The moment from which a lifetime counts: the opening of the table is no part of it. */
   const sendMoment = (): Moment => {
     table.open?.();
@@ -107,7 +102,7 @@ function verbsOn(table: Table): EmbeddedVerbs {
   const from = (sent: Moment, micros: number): Moment => earlier(sent, (micros % 1000) / 1000 + (table.lagMs?.() ?? 0));
   return {
     renewed: table.renewed,
-    acquire(request) {
+    acquire(request: AcquireRequest): AcquireReply {
       const { keys, minReplicas, slots } = request;
       if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
       if (!request.begin()) throw givenUp(keys);
@@ -122,7 +117,7 @@ function verbsOn(table: Table): EmbeddedVerbs {
         throw refusal(error, keys); // as Redis would refuse another kind of key, or another number of permits
       }
     },
-    extend(request) {
+    extend(request: ExtendRequest): ExtendReply {
       const { keys, lifetimeMs, endedMs } = request;
       const sent = sendMoment();
       if (!request.begin()) return { outcome: 'late' };
@@ -135,7 +130,7 @@ function verbsOn(table: Table): EmbeddedVerbs {
       // A late extension is itself part of a check.
       return table.run(work, endedMs === undefined ? keys : undefined, sent.monoMs);
     },
-    release(request) {
+    release(request: ReleaseRequest): ReleaseReply {
       const { keys, token, done, checkedMs } = request;
       const work = (machine: Machine, micros: number): ReleaseReply => {
         if (done !== undefined) machine.markSlot(listOf(keys)[0]!, token, done, micros);
@@ -143,7 +138,7 @@ function verbsOn(table: Table): EmbeddedVerbs {
       };
       return table.run(work, keys, checkedMs);
     },
-    releaseAndAcquire(release, next) {
+    releaseAndAcquire(release: ReleaseRequest, next: AcquireRequest): [ReleaseReply, AcquireReply] {
       const { keys, checkedMs } = release;
       const moment = sendMoment();
       const isAsChecked = table.renewed !== undefined && checkedMs !== undefined;
@@ -158,17 +153,16 @@ function verbsOn(table: Table): EmbeddedVerbs {
 }
 
 function replyOf(acquired: CommandOutcome, sent: Moment): AcquireReply {
-  if (acquired.outcome === 'granted') {
-    return { granted: true, fence: acquired.fence, others: acquired.others, sent };
+  const { outcome } = acquired;
+  if (outcome === 'granted') return { granted: true, fence: acquired.fence, others: acquired.others, sent };
+  if (outcome === 'done') return { granted: false, leftMs: 0, isDone: true };
+  if (outcome === 'busy') {
+    const { leftMs, position } = acquired;
+    return { granted: false, leftMs: remainingOf(leftMs), position, sent: position && earlier(sent, grantClockMs) };
   }
-  if (acquired.outcome === 'done') return { granted: false, leftMs: 0, isDone: true };
   // Nothing is ever late here; a change in place that a later one has overtaken counts as gone.
-  if (acquired.outcome !== 'busy') {
-    const impossible = acquired.outcome === 'deadlock' ? 'deadlock' : 'gone';
-    return { granted: false, leftMs: Number.POSITIVE_INFINITY, impossible };
-  }
-  const { leftMs, position } = acquired;
-  return { granted: false, leftMs: remainingOf(leftMs), position, sent: position && earlier(sent, grantClockMs) };
+  const impossible = outcome === 'late' ? 'gone' : outcome;
+  return { granted: false, leftMs: Number.POSITIVE_INFINITY, impossible };
 }
 
 function resultOf(results: readonly ReleaseReply[]): ReleaseReply {
