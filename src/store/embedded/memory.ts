@@ -102,7 +102,6 @@ export class MemoryTable implements Table {
   #sweepAt = smallestSweep;
   #closed = false;
 
-  /** @param now The clock of all waits and holds of this table. Default: that of this process. */
   constructor(now?: () => number) {
     this.#readMs = now?.() ?? performance.now();
     this.clock = now && leapingClock(() => this.#microsAt(now()) / 1000);

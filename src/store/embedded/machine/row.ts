@@ -15,11 +15,11 @@ export interface LockRow {
   handOffs: number;
   /** The end of the yield: until then only callers outside the queue may take the key. */
   yieldUntilMs: number;
-  poll: Poll | undefined;
-  shared: Shared | undefined;
-  value: { readonly text: string; readonly endMs: number } | undefined;
+  poll?: Poll | undefined;
+  shared?: Shared | undefined;
+  value?: { readonly text: string; readonly endMs: number } | undefined;
   /** The start and the end of the last slot whose job has run. */
-  slot: { readonly startMs: number; readonly endMs: number } | undefined;
+  slot?: { readonly startMs: number; readonly endMs: number } | undefined;
 }
 
 export interface QueuedRow extends Pick<QueueEntry, 'channel' | 'id' | 'ticket'> {
@@ -94,19 +94,7 @@ export function remainingOf(leftMs: number): number {
 }
 
 export function newRow(key: string): LockRow {
-  return {
-    key,
-    token: undefined,
-    endMs: 0,
-    queue: [],
-    queueEndMs: 0,
-    handOffs: 0,
-    yieldUntilMs: 0,
-    poll: undefined,
-    shared: undefined,
-    value: undefined,
-    slot: undefined,
-  };
+  return { key, token: undefined, endMs: 0, queue: [], queueEndMs: 0, handOffs: 0, yieldUntilMs: 0 };
 }
 
 export function newShared(): Shared {
