@@ -1,10 +1,5 @@
 // The scripts for locks with a mode as plain TypeScript. The steps are those of holders.lua, waiters.lua, wake.lua and the
-// three verbs, in the same order.
-//
-// Each holder has an end of its own. A queue has three bands, each in order of tickets: upgrades and readers that prefer
-// readers; writers that prefer writers; all others. `phase` is the time of the last writer's grant. A preferred writer passes
-// all others that came after that grant, so each of them is passed once, and no stream of writers starves it. Preferred readers
-// pass entries that have waited for less than half a second, so no stream of readers starves a writer.
+// three verbs, in the same order. Waiters are admitted in the order that wake.lua describes.
 import { hashOf } from '../../../core/token';
 import { type ExtendReply, type Mode, noChannel, type ReleaseReply } from '../../contract';
 import { freedChannel } from '../../operator';
@@ -161,21 +156,18 @@ export class SharedLock {
     const isFresh = held.length === 0 || live.length < all.queue.length || all.notified > 0;
     let wereNotified = before !== undefined && !isFresh;
     all.queue = live;
-    if (all.queue.length === 0) all.phase = 0;
-    const admitted = [...this.#admitted(all.queue, held, all.most)];
+    if (live.length === 0) all.phase = 0;
+    const admitted = [...this.#admitted(live, held, all.most)];
     all.notified = admitted.length === maxNotified ? admitted.at(-1)!.ticket : 0;
     const inside: Admitted[] = [...(before ?? [])];
-    const ids = new Map<string, string>();
+    const ids = new Map<string, string[]>();
     for (const each of admitted) {
       wereNotified &&= admits(inside, each, all.most);
       inside.push(each);
-      if (wereNotified) continue;
-      const { channel, id } = each;
-      const others = ids.get(channel);
-      ids.set(channel, others === undefined ? id : `${others},${id}`);
+      if (!wereNotified) ids.set(each.channel, [...(ids.get(each.channel) ?? []), each.id]);
     }
     ids.delete(noChannel);
-    for (const [channel, some] of ids) this.#publish(channel, some, this.#key);
+    for (const [channel, some] of ids) this.#publish(channel, some.join(','), this.#key);
   }
 
   /** The queue without the entries that have expired; the queue itself if none has. */

@@ -1834,11 +1834,11 @@ export function free(
 
 const inspectScript: Script = {
   name: 'inspect',
-  sha: '66b4ff9d2b4864d013b060d2809df81cb67d8e36',
+  sha: '8c33123a57a540234464e876941a51c948eb06e9',
   lua: `local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
-local function shared(lock, left)
+local function shared(lock)
 local first = redis.pcall('ZRANGE', lock, 0, 15)
 if first.err then
 return nil, first.err
@@ -1855,7 +1855,7 @@ if tonumber(last[2]) <= now then
 return { false, -2, 0, kind, {} }
 end
 local held = redis.call('ZRANGEBYSCORE', lock, string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
-left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
+local left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
 return { string.sub(rest, 1, tonumber(length)), left, 0, kind, held }
 end
 local locks = (#KEYS - 1) / 2
@@ -1871,7 +1871,7 @@ holder = false
 end
 local state, refusal
 if type(holder) == 'table' then
-state, refusal = shared(KEYS[i], left)
+state, refusal = shared(KEYS[i])
 refusal = refusal and (string.find(refusal, '^FOREIGN') and refusal or holder.err)
 else
 state = { holder, left, 0, 'm', {} }

@@ -8,7 +8,7 @@ local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
 
-local function shared(lock, left)
+local function shared(lock)
   local first = redis.pcall('ZRANGE', lock, 0, 15)
   if first.err then
     return nil, first.err
@@ -26,7 +26,7 @@ local function shared(lock, left)
     return { false, -2, 0, kind, {} }
   end
   local held = redis.call('ZRANGEBYSCORE', lock, string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
-  left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
+  local left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
   return { string.sub(rest, 1, tonumber(length)), left, 0, kind, held }
 end
 
@@ -44,7 +44,7 @@ for i = 1, locks do
   end
   local state, refusal
   if type(holder) == 'table' then
-    state, refusal = shared(KEYS[i], left)
+    state, refusal = shared(KEYS[i])
     refusal = refusal and (string.find(refusal, '^FOREIGN') and refusal or holder.err)
   else
     state = { holder, left, 0, 'm', {} }
