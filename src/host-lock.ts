@@ -3,10 +3,10 @@
 //
 // Invariant: an object changes a key only by the token of its own lock. Once that lock has ended, the object leaves the key alone,
 // held or free. A collected object does the same.
+import { maxTimerMs } from './core/clock';
 import { AlreadyAcquiredLockError, LockBackendError, LockTimeoutError, NotAcquiredLockError } from './core/errors';
 import { lockKey } from './core/keys';
 import { checkValue, lifetimeRule, milliseconds, optionsOf, type Rule } from './core/options';
-import { maxTimerMs } from './core/timers';
 import { newToken } from './core/token';
 import type { ReleaseRequest, Store } from './store/contract';
 import { sharedMemoryStore } from './store/embedded/shared-memory/shared-memory';

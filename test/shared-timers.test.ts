@@ -1,7 +1,7 @@
 // The timers of a clock, which are shared by what is due at about the same time.
 import { expect } from 'chai';
 import sinon from 'sinon';
-import { type Alarm, clearAlarm, Timers } from '../src/core/timers';
+import { type Alarm, clearAlarm, Timers } from '../src/core/clock';
 
 describe('shared timers', () => {
   let clock: sinon.SinonFakeTimers;

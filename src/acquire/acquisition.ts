@@ -4,11 +4,10 @@
 // The strategies: a mutex makes an attempt, and then joins a queue of its process or polls (queued.ts). A caller of a key with several
 // holders waits with other callers of its process for one member (queue/group.ts), or has its own entry in the Redis queue (entry.ts).
 
-import { type Clock, clockOf } from '../core/clock';
+import { type Alarm, type Clock, clearAlarm, clockOf } from '../core/clock';
 import { forKey, type LockBackendError, rejectAtCaller } from '../core/errors';
 import { onAbort } from '../core/on-abort';
 import { nextTick } from '../core/real-timers';
-import { type Alarm, clearAlarm } from '../core/timers';
 import { HeldLock } from '../hold/held-lock';
 import type { Granted } from '../hold/kept-lock';
 import type { Cancellable } from '../hold/scope';

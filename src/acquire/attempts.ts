@@ -2,10 +2,9 @@
 // lost is made again, finds its own token, and gets the same grant. A token whose attempt was given up with an unknown outcome, or
 // granted too late, is abandoned: it is released and never used again.
 
-import { clockOf } from '../core/clock';
+import { type Alarm, clearAlarm, clockOf } from '../core/clock';
 import { forKey, LockBackendError } from '../core/errors';
 import type { Settings } from '../core/options';
-import { type Alarm, clearAlarm } from '../core/timers';
 import { newToken } from '../core/token';
 import {
   type AcquireReply,

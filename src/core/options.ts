@@ -1,9 +1,9 @@
 // The table of the options: rules and defaults. Options are checked once, when they come in; settings are complete and trusted.
+import { maxTimerMs } from './clock';
 import { optionError, unknownOptionError } from './errors';
 import { adviceFor } from './option-names';
 import type { CloseOptions, Options, WaitOptions } from './option-types';
 import type { RedisLike } from './redis-like';
-import { maxTimerMs } from './timers';
 
 /** Options, complete and trusted. The values are the defaults. */
 export class Settings {

@@ -4,12 +4,12 @@
 //
 // Invariant: nothing here keeps the lease or the process alive. A collected lease can no longer be released, and its renewal ends
 // with it. After `stop`, no timer runs.
+import { type Alarm, clearAlarm } from '../core/clock';
 import type { LockLostError, LossReason } from '../core/errors';
 import { warn } from '../core/events';
 import { describe } from '../core/keys';
 import { setImmediate } from '../core/real-timers';
 import { AsyncLocalStorage, weakly } from '../core/runtime';
-import { type Alarm, clearAlarm } from '../core/timers';
 import { confirmForAdopter, extendExactly, extendLate, extendToLifetime, part } from './extension';
 import type { KeptLock } from './kept-lock';
 import { eventOf } from './observation';

@@ -1,6 +1,6 @@
 // Everything that one factory, or one lock object, has under way: what waits, what is held, which stores it uses. Closing it leaves
 // nothing behind. A held lock that was never released is forgotten once its lifetime has passed.
-import { Bell } from '../core/clock';
+import { Bell, maxTimerMs } from '../core/clock';
 import { forKey, LockClosedError, optionError } from '../core/errors';
 import type { LockKind } from '../core/events';
 import { describe, type Key, listOf, lockKey } from '../core/keys';
@@ -9,7 +9,6 @@ import type { CloseOptions } from '../core/option-types';
 import { type Settings, settleDrain } from '../core/options';
 import { perObject } from '../core/per-object';
 import type { RedisLike } from '../core/redis-like';
-import { maxTimerMs } from '../core/timers';
 import { hashOf } from '../core/token';
 import type { GrantSource, Mode, Store } from '../store/contract';
 import { storeOf } from '../store/open';

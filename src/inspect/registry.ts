@@ -5,13 +5,12 @@
 //
 // Invariant: what is written is for people to read. No lock depends on it, and no failure of it is a failure of a lock.
 import { v4 as uuid } from 'uuid';
-import { clockOf, timers } from '../core/clock';
+import { type Alarm, clearAlarm, clockOf, timers } from '../core/clock';
 import { type Key, listOf } from '../core/keys';
 import { kindOfMode } from '../core/lock-state';
 import type { Settings } from '../core/options';
 import { perObject } from '../core/per-object';
 import { hostName, pid } from '../core/runtime';
-import { type Alarm, clearAlarm } from '../core/timers';
 import { idOf, ownerOf } from '../core/token';
 import { HeldLock } from '../hold/held-lock';
 import { type Cancellable, Scope, type ScopeObserver } from '../hold/scope';

@@ -4,12 +4,11 @@
 // next caller loads.
 
 import { acquireLease, runUnder } from '../acquire/run';
-import { clockOf } from '../core/clock';
+import { clearAlarm, clockOf } from '../core/clock';
 import { optionError } from '../core/errors';
 import { onAbort } from '../core/on-abort';
 import type { CachedOptions } from '../core/option-types';
 import { endless, integer, type Settings, settlerWith } from '../core/options';
-import { clearAlarm } from '../core/timers';
 import type { Lease } from '../hold/lease';
 import { perScopeAndStore, type Scope } from '../hold/scope';
 import type { Clock } from '../store/contract';

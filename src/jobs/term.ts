@@ -4,13 +4,12 @@
 // The leader's record is written beside the lock, under the lock's token: at the beginning, with each proclamation, and every 45
 // minutes.
 
-import { timers } from '../core/clock';
+import { type Alarm, clearAlarm, timers } from '../core/clock';
 import { LockLostError, optionError } from '../core/errors';
 import { warn } from '../core/events';
 import { describe } from '../core/keys';
 import { type Rule, textRule } from '../core/options';
 import { byteLength } from '../core/runtime';
-import { type Alarm, clearAlarm } from '../core/timers';
 import type { HeldLock } from '../hold/held-lock';
 import { eventOf } from '../hold/observation';
 import { channelOf, keptMs, textOf } from './leaders';

@@ -1,10 +1,9 @@
 // The queues of one store, and the clock, timers and commands that they share. An abandoned entry is remembered until it can no
 // longer be granted: a grant that a message reports until then is released at once.
 
-import { clockOf } from '../core/clock';
+import { type Alarm, clearAlarm, clockOf } from '../core/clock';
 import { noLock, warn, warningsWanted } from '../core/events';
 import { perObject } from '../core/per-object';
-import { type Alarm, clearAlarm } from '../core/timers';
 import { newNonce, newToken } from '../core/token';
 import { yieldMs } from '../hold/held-lock';
 import { loseFreed, type Scope } from '../hold/scope';

@@ -3,9 +3,8 @@
 // every waiter is woken.
 
 import { v4 as uuid } from 'uuid';
-import { timers } from '../core/clock';
+import { type Alarm, clearAlarm, timers } from '../core/clock';
 import { setImmediate } from '../core/real-timers';
-import { type Alarm, clearAlarm } from '../core/timers';
 import { refusal } from '../store/backend-errors';
 import type { Channels, Listening, Store } from '../store/contract';
 import { freedChannel } from '../store/operator';

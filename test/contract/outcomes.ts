@@ -4,7 +4,7 @@ import { AsyncLocalStorage, createHook } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { once } from 'node:events';
 import { setImmediate as turn } from 'node:timers/promises';
-import { type Alarm, Timers } from '../../src/core/timers';
+import { type Alarm, Timers } from '../../src/core/clock';
 import type redisExpLock from '../../src/index';
 
 type WithLock = redisExpLock.WithLock;

@@ -2,9 +2,8 @@
  * One process of a simulated world, with a clock and a quorum of its own: it takes the lock, holds it, renews it, changes it in
  * place, and releases it, as `src/acquire/acquisition.ts`, `src/acquire/change.ts` and `src/hold/keeper.ts` do.
  */
-import { type Clock, now } from '../../src/core/clock';
+import { type Clock, now, type Timers } from '../../src/core/clock';
 import { LockBackendError } from '../../src/core/errors';
-import type { Timers } from '../../src/core/timers';
 import { trustedMs } from '../../src/hold/validity';
 import type {
   AcquireReply,

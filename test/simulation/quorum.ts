@@ -6,9 +6,8 @@
  *
  * Invariant: nothing in here waits or rolls dice by itself; a world is a function of its seed and its rules.
  */
-import { now } from '../../src/core/clock';
+import { clearAlarm, now } from '../../src/core/clock';
 import { LockBackendError } from '../../src/core/errors';
-import { clearAlarm } from '../../src/core/timers';
 import type {
   AcquireReply,
   AcquireRequest,

@@ -2,8 +2,9 @@
  * The memory store as over a network that loses, delays and refuses: a test says of each request what becomes of it. What is not said is
  * served. Its clock is the process's own, so that fake timers own it.
  */
+
+import { Timers } from '../../src/core/clock';
 import { LockBackendError } from '../../src/core/errors';
-import { Timers } from '../../src/core/timers';
 import type {
   AcquireReply,
   AcquireRequest,

@@ -2,12 +2,11 @@
 // this process wakes it. A held lock is refreshed until it is released or its loss is noticed.
 // A held lock of the library counts the validity, and has the signal. It neither renews nor releases: redis-semaphore refreshes and
 // releases by methods that a subclass may replace.
-import { clockOf, timers } from '../../core/clock';
+import { type Alarm, clearAlarm, clockOf, timers } from '../../core/clock';
 import { LockBackendError, NotAcquiredLockError } from '../../core/errors';
 import { peerKey } from '../../core/keys';
 import { defaults } from '../../core/options';
 import type { RedisLike } from '../../core/redis-like';
-import { type Alarm, clearAlarm } from '../../core/timers';
 import { newToken } from '../../core/token';
 import { HeldLock } from '../../hold/held-lock';
 import {

@@ -1,9 +1,8 @@
 // One node of a quorum and the state that is known of it: whether it answers, which run of which server it is, and its pending
 // releases. A silent node is probed in the background until it answers, and costs no request anything meanwhile.
-import type { Clock } from '../../core/clock';
+import { type Alarm, type Clock, clearAlarm } from '../../core/clock';
 import { LockBackendError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
-import { type Alarm, clearAlarm } from '../../core/timers';
 import type { AcquireReply, AcquireRequest, Node, ReleaseRequest } from '../contract';
 import type { LateRequest } from '../late-request';
 

@@ -10,8 +10,8 @@
 //
 // Each node mints its own fence. The grant counts once a majority, all of whose nodes voted for it, knows the largest of these
 // fences: none of its nodes will mint one that is not larger (H65). Nodes that are behind are raised to that fence.
+import { type Alarm, clearAlarm } from '../../core/clock';
 import { LockBackendError } from '../../core/errors';
-import { type Alarm, clearAlarm } from '../../core/timers';
 import { givenUp } from '../backend-errors';
 import { type AcquireRequest, type NodeVote, type ReleaseReply, type ReleaseRequest, unknownTicket } from '../contract';
 import { LateRequest } from '../late-request';

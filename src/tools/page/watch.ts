@@ -2,8 +2,7 @@
 // kept for a viewer whose stream is full: when the stream has room, the viewer is sent a new snapshot.
 //
 // Invariant: at most one read is in progress, and none begins while there is no viewer. At most one message waits for each viewer.
-import { timers } from '../../core/clock';
-import { type Alarm, clearAlarm } from '../../core/timers';
+import { type Alarm, clearAlarm, timers } from '../../core/clock';
 import { Ledger } from './ledger';
 import type { PageSnapshot, Source } from './source';
 

@@ -4,8 +4,7 @@
 //
 // Invariant: there is no connection without a subscription, nor after the owner has closed the client. Neither the connection
 // nor a timer here keeps a process alive.
-import { timers } from '../../../core/clock';
-import { type Alarm, clearAlarm, idle } from '../../../core/timers';
+import { type Alarm, clearAlarm, idle, timers } from '../../../core/clock';
 import type { Channels } from '../../contract';
 
 /** A connected subscriber, whose errors are ignored after its end. */

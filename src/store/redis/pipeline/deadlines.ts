@@ -1,9 +1,8 @@
 // Requests that are on their way to Redis, each with a deadline of our own.
-import { timers } from '../../../core/clock';
+import { type Alarm, clearAlarm, timers } from '../../../core/clock';
 import type { LockBackendError } from '../../../core/errors';
 import type { Key } from '../../../core/keys';
 import { setImmediate } from '../../../core/real-timers';
-import { type Alarm, clearAlarm } from '../../../core/timers';
 import { refusal, silence } from '../../backend-errors';
 import type { ScriptCall } from '../scripts/script';
 import type { StoreCall } from './plain';

@@ -4,11 +4,10 @@
 //
 // A waiting request has no deadline of its own while Redis answers others. Room is given back by each reply and by each deadline, so
 // whenever requests wait, at least one other is in flight or about to be sent.
-import { timers } from '../../../core/clock';
+import { type Alarm, clearAlarm, timers } from '../../../core/clock';
 import type { Key } from '../../../core/keys';
 import { type Linked, LinkedList } from '../../../core/linked-list';
 import { setImmediate } from '../../../core/real-timers';
-import { type Alarm, clearAlarm } from '../../../core/timers';
 import { silence, unsent } from '../../backend-errors';
 
 /** Requests in flight: enough full batches for a distant server, and less than a tenth of a second of work for one nearby. */
