@@ -44,16 +44,17 @@ function stateOf(
 ): InspectedLock {
   const token = holder === null ? undefined : String(holder);
   const mode = kinds[String(kind)]!;
-  const remaining = token === undefined ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs; // H10c
-  const sole = token === undefined ? [] : [soleHolderOf(token, remaining)];
+  const locked = token !== undefined;
+  const remaining = !locked ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs; // H10c
+  const sole = locked ? [soleHolderOf(token, remaining)] : [];
   const queue = pairs(queued).map(([entry, score]) => waiterIn(entry, score, micros));
   const state = {
-    locked: token !== undefined,
+    locked,
     owner: ownerOf(holder),
     remaining,
     waiters,
     fence,
-    mode: token === undefined ? null : mode,
+    mode: locked ? mode : null,
     holders: mode === 'exclusive' ? sole : pairs(held).flatMap(([text, ends]) => memberOf(text, ends, micros) ?? []),
     queue: queue.filter((waiter) => waiter !== undefined),
   };
