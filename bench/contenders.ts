@@ -100,6 +100,41 @@ const rawIoredis = (client: ClientKind): Contender => ({
     ),
 });
 
+const takeOrWait = `
+  if redis.call('SET', KEYS[1], ARGV[1], 'NX') then return redis.call('INCR', KEYS[2]) end
+  redis.call('RPUSH', KEYS[3], ARGV[1])
+  return 0`;
+const handOn = `
+  local next = redis.call('LPOP', KEYS[3])
+  if not next then return redis.call('DEL', KEYS[1]) end
+  redis.call('SET', KEYS[1], next)
+  return redis.call('PUBLISH', next, redis.call('INCR', KEYS[2]))`;
+
+/**
+ * The least that hands a lock on from connection to connection in order: a list of those that wait, a counter, and a message to the
+ * first. Nothing ends or is repaired: a process that dies stops all. What it costs is the machine's part of what a queue costs.
+ */
+function bareQueue(client: RedisClientType): Locks {
+  const channel = randomUUID();
+  let granted: (fence: string) => void;
+  const loaded = (async () => {
+    const subscriber = await client.duplicate().connect();
+    await subscriber.subscribe(channel, (fence) => granted(fence));
+    return [await client.scriptLoad(takeOrWait), await client.scriptLoad(handOn)] as const;
+  })();
+  return {
+    async acquire(key) {
+      const [take, release] = await loaded;
+      const names = { keys: [key, `${key}:fence`, `${key}:waiting`], arguments: [channel] };
+      const grant = new Promise<string>((resolve) => {
+        granted = resolve;
+      });
+      const fence = (await client.evalSha(take, names)) || (await grant);
+      return Object.assign(() => client.evalSha(release, names), { fence: Number(fence) });
+    },
+  };
+}
+
 /** Both Redlocks: endless attempts for the acquire only, since a release that is refused would be repeated too. */
 function redlock(instance: any, { retryMs = 5 }: Setting, { lifetimeMs, contended }: Terms): Locks {
   const retries = { retryCount: contended ? -1 : 0, retryDelay: retryMs, retryJitter: Math.ceil(retryMs / 2) };
@@ -123,6 +158,7 @@ export const contenders: Readonly<Record<string, Contender>> = {
         () => client.scriptLoad(compareAndDelete),
       ),
   },
+  'a bare queue': { package: 'redis', peer: false, settings: only('node-redis'), make: bareQueue },
   'raw ioredis': rawIoredis('ioredis'),
   'raw ioredis, auto-pipelining': rawIoredis('ioredis, auto-pipelining'),
   redlock: {

@@ -115,13 +115,15 @@ const inCrowd = (contender: string, count: number): string => `${contender}, ${c
 const sizes = [2, 10, 20, 200, 600, 1000];
 /** The sizes at which the library is compared with other builds and kinds of locks. */
 const someSizes = [10, 200, 1000];
+const bareQueue = 'a bare queue';
 const kinds: Readonly<Record<string, { readonly contender: string; readonly lock: FleetLock }>> = {
   mutex: { contender: we, lock: 'mutex' },
   'mutex of the build before': { contender: 'the build before', lock: 'mutex' },
+  [bareQueue]: { contender: bareQueue, lock: 'mutex' },
   'readers and writers': { contender: 'RWLock, writers first', lock: 'readers and writers' },
   [`semaphore of ${permits}`]: { contender: 'Semaphore of 8', lock: 'semaphore' },
 };
-const isPresent = ({ contender }: MeasuredRow): boolean => contender !== 'the build before';
+const isPresent = (contender: string): boolean => contender !== 'the build before' && contender !== bareQueue;
 const inFleet = (kind: string, count: number): string => `${kind}, ${count} connections`;
 
 /** A scenario with one key, which all connections want again and again. */
@@ -136,7 +138,7 @@ function fleet(name: string, holdMs: number, limitedBy: string, goals: (seen: Se
       'back to the grant of another connection. All ask at once at first; then they are measured. PINGs come every 10 ms from a process that does nothing else.',
     limitedBy,
     rows: Object.entries(kinds).flatMap(([kind, { contender, lock }]) =>
-      (kind === 'mutex' ? sizes : someSizes).map((connections): Row => {
+      (kind === 'mutex' || kind === bareQueue ? sizes : someSizes).map((connections): Row => {
         const job = { kind: 'fleet', processes: fleetProcesses(connections), connections, holdMs, lock } as const;
         return { id: inFleet(kind, connections), contender, job };
       }),
@@ -162,21 +164,27 @@ function fleet(name: string, holdMs: number, limitedBy: string, goals: (seen: Se
       ...goals(seen),
       {
         text: 'acquires and releases that were rejected',
-        value: Math.max(...seen.rows.filter(isPresent).map(({ id }) => seen.of(id, 'failures'))),
+        value: Math.max(
+          ...seen.rows.filter(({ contender }) => isPresent(contender)).map(({ id }) => seen.of(id, 'failures')),
+        ),
         atMost: 0,
       },
     ],
   };
 }
 
+const machineAlone =
+  'The machine: a bare queue, which does the least that hands a lock on (eight commands; a list, a counter and a message, no lifetime, no repair), ' +
+  'misses each goal that the mutex misses here. ';
 const loadedServer =
-  'The server and the processes that load it share the cores of the machine. The commands executed for an acquisition do not grow with the ' +
-  'connections (executed each), but each takes longer. Ten callers of a semaphore of eight hardly wait (scripts each), so its ratio compares ' +
-  'waiting with not waiting. Callers are served in order: the longest wait is the sum of the hand-offs before it, whose mean is above their median.';
+  machineAlone +
+  'The server and the processes that load it share the cores. The commands executed for an acquisition do not grow with the connections ' +
+  '(executed each), but each takes longer. Ten callers of a semaphore of eight hardly wait (scripts each), so its ratio compares waiting with not ' +
+  'waiting. Callers are served in order: the longest wait is the sum of the hand-offs before it, whose mean is above their median.';
 const idleServer =
-  'Two connections alone take more of the server than the goal allows: at this rate each command wakes a server that was asleep, and its ' +
-  'scripts take three times as long as where the lock is given back at once (µs in scripts each). From 600 connections on, those far back ask ' +
-  'for their place every two seconds, in case a message was lost (scripts each).';
+  machineAlone +
+  'At this rate each command wakes a server that was asleep, and scripts take about four times as long as where the lock is given back at ' +
+  'once (µs in scripts each). From 600 connections on, those far back ask for their place every two seconds, in case a message was lost (scripts each).';
 
 const fourTimes = (contender: string, waiters: number): string => `${contender}, 4 × ${waiters}`;
 
@@ -472,9 +480,9 @@ export const scenarios: readonly Scenario[] = [
     const of = (metric: Metric, connections: number, kind = 'mutex'): number =>
       seen.of(inFleet(kind, connections), metric);
     return [
-      ...Object.keys(kinds)
-        .filter((kind) => !kind.endsWith('before'))
-        .map((kind) => ({
+      ...Object.entries(kinds)
+        .filter(([, { contender }]) => isPresent(contender))
+        .map(([kind]) => ({
           text: `µs in scripts, 1,000 connections against 10: ${kind}`,
           value: of('scriptMicros', 1000, kind) / of('scriptMicros', 10, kind),
           atMost: 1.3,
