@@ -370,6 +370,14 @@ describe('the queue of one process', () => {
       expect(third.grant?.fence).to.equal(2);
     });
 
+    it('H3: the last one, with a shorter timeout than the request on its way has: that may execute until its own', () => {
+      const [first, second] = [joinedBy(new Caller(700)), joinedBy(new Caller(40))];
+      queue.leave(first.position);
+      port.pass(20);
+      queue.leave(second.position);
+      expect(port.abandoned).to.deep.equal([{ token: 'me1', untilMs: port.monoMs + 700, commandTimeoutMs: 700 }]);
+    });
+
     it('H3, H29: the last one, between requests: its entry is abandoned, and nothing of it may still execute', () => {
       const { position } = joinedBy(new Caller(700));
       busy();
