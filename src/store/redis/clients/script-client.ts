@@ -14,7 +14,7 @@ export function scriptClient(given: unknown): ScriptClient {
   const client = given as ForeignClient;
   if (hasMethods(client, 'customCommand', 'invokeScript')) return glide(client);
   // Only a client has a state: the objects of multi(), legacy() and pipeline() have the same methods.
-  if (hasMethods(client, 'evalSha', 'eval') && isReadyOrNot(client)) return nodeRedis(client);
+  if (hasMethods(client, 'evalSha', 'eval') && hasState(client)) return nodeRedis(client);
   if (hasMethods(client, 'defineCommand', 'evalsha', 'eval') && typeof client.status === 'string')
     return ioredis(client);
   if (hasMethods(client, 'send')) return bun(client);
@@ -29,6 +29,6 @@ export function scriptClient(given: unknown): ScriptClient {
   );
 }
 
-function isReadyOrNot({ isReady, isOpen }: ForeignClient): boolean {
+function hasState({ isReady, isOpen }: ForeignClient): boolean {
   return typeof isReady === 'boolean' || typeof isOpen === 'boolean';
 }
