@@ -35,16 +35,9 @@ export interface Processes {
   readonly texts: readonly string[];
 }
 
-/** The state of a lock and, if it was asked for, whether a token holds it. */
+/** The state of a lock and, if a token was named, whether the holder that ends last has it. Outside, a holder is an id and a label. */
 export interface OwnedState extends LockState {
   owned?: boolean;
-}
-
-/** The state of a lock as a store has found it. Tokens end here: outside, a holder is an id and a label. */
-export interface InspectedLock {
-  readonly state: LockState;
-  /** The token of the holder that ends last. */
-  readonly token: string | undefined;
 }
 
 /** The state, or the reason for which it is not known. */
@@ -71,11 +64,6 @@ export interface Operator {
   readonly isLocal: boolean;
   /** The store's time minus this process's monotonic time, in ms; of a Redis never above the true difference. */
   readonly offsetMs: number;
-}
-
-/** The state, and whether `token` is its holder. */
-export function stateFor({ state, token: holder }: InspectedLock, token?: string): OwnedState {
-  return token === undefined ? state : { ...state, owned: holder === token };
 }
 
 export function holderOf(token: string, kind: HoldKind, permits: number, remaining: number): HolderState {

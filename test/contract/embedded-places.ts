@@ -132,7 +132,7 @@ class EmbeddedHere implements Here {
   }
 
   async leftMs(key: string): Promise<number> {
-    return this.#table.run((machine, micros) => Math.max(machine.inspect(key, micros).state.remaining, 0));
+    return this.#table.run((machine, micros) => Math.max(machine.inspect(key, micros).remaining, 0));
   }
 
   async seize(key: string, lifetimeMs: number | null = 60_000): Promise<void> {

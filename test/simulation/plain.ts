@@ -160,7 +160,7 @@ class World {
       acquires.every(({ notAfterMs }) => serverMs <= notAfterMs) || this.broken === 'a late acquire is not refused';
     for (const { call, isUsual } of renewals) {
       const holder = this.#machine.row(call.key, this.#micros).token;
-      const { remaining } = this.#machine.inspect(call.key, this.#micros).state;
+      const { remaining } = this.#machine.inspect(call.key, this.#micros);
       if (isUsual && holder !== undefined)
         this.#machine.put(call.key, holder, serverMs + Math.max(remaining, lifetimeMs));
       replies.set(call, isUsual ? 'extended' : this.#alone(call));

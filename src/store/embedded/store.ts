@@ -19,7 +19,7 @@ import type {
   Renewed,
   Store,
 } from '../contract';
-import { changedChannel, isOfRegistry, type Operator, processKey, stateFor } from '../operator';
+import { changedChannel, isOfRegistry, type Operator, processKey } from '../operator';
 import { slotAt } from '../slots';
 import { newsOf, type Values } from '../values';
 import type { CommandOutcome } from './machine/command';
@@ -85,7 +85,7 @@ function storeOn(table: Table, kind: Store['kind']): Store {
     // All commands of the token have been carried out, so a single release is enough, once the table can be written.
     abandon: (request) => abandoned.add(() => release(request), request.commandTimeoutMs),
     async inspect(key, _commandTimeoutMs, token) {
-      return table.run((machine, micros) => stateFor(machine.inspect(key, micros), token), key);
+      return table.run((machine, micros) => machine.inspect(key, micros, token), key);
     },
     join() {},
     leave: () => abandoned.settled(),
@@ -201,7 +201,7 @@ function operatorOn(table: Table): Operator {
       return table.run((_, micros) => micros / 1000 - clockOf(table).nowMs());
     },
     async inspect(keys, _commandTimeoutMs, token) {
-      return table.run((machine, micros) => keys.map((key) => stateFor(machine.inspect(key, micros), token)), keys);
+      return table.run((machine, micros) => keys.map((key) => machine.inspect(key, micros, token)), keys);
     },
     async permitsOut(key) {
       const holders = table.run((machine, micros) => machine.holders(key, micros), key);

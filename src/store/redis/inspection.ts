@@ -3,7 +3,7 @@ import { foreignHolders, type HolderState, type HoldKind, type WaiterState } fro
 import { utf8 } from '../../core/runtime';
 import { isOurs, ownerOf } from '../../core/token';
 import { refusal } from '../backend-errors';
-import { holderOf, type InspectedLock, type Inspection, stateFor, waiterOf } from '../operator';
+import { holderOf, type Inspection, type OwnedState, waiterOf } from '../operator';
 import { readersFirstMicros, writersFirstMicros } from '../protocol';
 import { strangeReply } from './scripts/script';
 
@@ -24,7 +24,7 @@ export function inspectReply(reply: unknown, keys: readonly string[], token?: st
   return locks.map((lock, n) => {
     if (typeof lock === 'string') return refusal(new Error(lock), keys[n]!);
     if (!Array.isArray(lock) || lock.length !== 6) throw strangeReply(reply, keys);
-    return stateFor(stateOf(lock as InspectReply, fence, micros), token);
+    return stateOf(lock as InspectReply, fence, micros, token);
   });
 }
 
@@ -41,14 +41,15 @@ function stateOf(
   [holder, leftMs, waiters, kind, held, queued]: InspectReply,
   fence: number,
   micros: number,
-): InspectedLock {
+  asked: string | undefined,
+): OwnedState {
   const token = holder === null ? undefined : String(holder);
   const mode = kinds[String(kind)]!;
   const locked = token !== undefined;
   const remaining = !locked ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs; // H10c
   const sole = locked ? [soleHolderOf(token, remaining)] : [];
   const queue = pairs(queued).map(([entry, score]) => waiterIn(entry, score, micros));
-  const state = {
+  return {
     locked,
     owner: ownerOf(holder),
     remaining,
@@ -57,8 +58,8 @@ function stateOf(
     mode: locked ? mode : null,
     holders: mode === 'exclusive' ? sole : pairs(held).flatMap(([text, ends]) => memberOf(text, ends, micros) ?? []),
     queue: queue.filter((waiter) => waiter !== undefined),
+    ...(asked !== undefined && { owned: token === asked }),
   };
-  return { token, state };
 }
 
 function pairs(flat: unknown[]): [string, number][] {

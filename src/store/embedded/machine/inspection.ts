@@ -1,8 +1,8 @@
 // Reads the state of a lock from its row, as inspect.lua does.
 
-import { kindOfMode, type LockState } from '../../../core/lock-state';
+import { kindOfMode } from '../../../core/lock-state';
 import { ownerOf } from '../../../core/token';
-import { holderOf, type InspectedLock, maxShown, waiterOf } from '../../operator';
+import { holderOf, maxShown, type OwnedState, waiterOf } from '../../operator';
 import { type LockRow, msOf, newShared, remainingOf } from './row';
 
 const kinds = { ...kindOfMode, mutex: 'exclusive' } as const;
@@ -12,13 +12,14 @@ export function inspectRow(
   { token, endMs, queue, shared = newShared() }: LockRow,
   fence: number,
   micros: number,
-): InspectedLock {
+  asked: string | undefined,
+): OwnedState {
   const leftOf = (endingMs: number): number => remainingOf(endingMs - msOf(micros));
   const members = shared.holders.toSorted((a, b) => a.endMs - b.endMs);
   const holders = token === undefined ? members : [{ token, kind: mutex, permits: 1, endMs }];
   const last = holders.at(-1);
   const waiters = [...queue.map((each) => ({ ...each, kind: mutex })), ...shared.queue];
-  const state: LockState = {
+  return {
     locked: last !== undefined,
     owner: ownerOf(last?.token),
     remaining: last === undefined ? 0 : leftOf(last.endMs),
@@ -32,6 +33,6 @@ export function inspectRow(
       const sinceMicros = kind === 'upgrade' ? micros : ticket;
       return waiterOf(token, kinds[kind], sinceMicros, deadlineMs, micros) ?? [];
     }),
+    ...(asked !== undefined && { owned: last?.token === asked }),
   };
-  return { token: last?.token, state };
 }

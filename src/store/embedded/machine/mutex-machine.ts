@@ -8,7 +8,7 @@
 import { type Key, listOf } from '../../../core/keys';
 import { hashOf } from '../../../core/token';
 import type { ExtendReply, Mode, ReleaseReply, Slot } from '../../contract';
-import { freedChannel, type InspectedLock } from '../../operator';
+import { freedChannel, type OwnedState } from '../../operator';
 import { limits, maxAheadMicros } from '../../protocol';
 import { type Slots, slotAt } from '../../slots';
 import type { AcquireCommand, CommandOutcome, ExtendCommand, LockRequest, Publish, ReleaseCommand } from './command';
@@ -134,9 +134,8 @@ export class Machine {
     return this.row(key, micros).shared?.holders ?? [];
   }
 
-  /** The state of a key; its token is that of the holder that ends last. */
-  inspect(key: string, micros: number): InspectedLock {
-    return inspectRow(this.row(key, micros), this.rows.fence, micros);
+  inspect(key: string, micros: number, token?: string): OwnedState {
+    return inspectRow(this.row(key, micros), this.rows.fence, micros, token);
   }
 
   /** Marks the job of a slot as done. False: the lock is no longer `token`'s, or the slot is over. */
