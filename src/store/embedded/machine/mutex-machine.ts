@@ -3,7 +3,7 @@
 // The steps are those of the .lua files, in the same order. Nothing here waits; time comes with each command, like Redis's own
 // clock.
 //
-// This file has the verbs of a mutex, the entry to those of locks with a mode (shared-machine.ts), and the text beside a lock.
+// This file has the verbs of a mutex, the marks of its slots, and the entry to the verbs of locks with a mode (shared-machine.ts).
 
 import { type Key, listOf } from '../../../core/keys';
 import { hashOf } from '../../../core/token';
