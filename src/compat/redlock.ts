@@ -243,19 +243,49 @@ export class Redlock extends VotingAttempts {
       );
     }
     const acquired = await this.acquire(resources, duration, given);
-    const renewal = new RedlockRenewal(acquired, duration, settings);
+    const failed: Promise<ExecutionStats>[] = [];
+    const signal = signalOf(this._heldOf(acquired), failed);
+    const stopped = new Bell();
+    const renewing = this.#renew(acquired, duration, settings, stopped, failed);
     let failure: { error: unknown } | undefined;
     try {
-      return await routine(renewal.signal);
+      return await routine(signal);
     } catch (error) {
       failure = { error };
       throw error;
     } finally {
-      await renewal.stop();
-      await this.release(renewal.lock).catch((error) => {
+      stopped.ring();
+      await this.release(await renewing).catch((error) => {
         throw failure === undefined ? error : Object.assign(error, { cause: failure.error });
       });
     }
+  }
+
+  /** Extends the lock of `using` until `stopped` rings or the lock may have ended. Resolves with the result of the last extension. */
+  async #renew(
+    lock: RedlockLock,
+    duration: number,
+    settings: RedlockSettings,
+    stopped: Bell,
+    failed: Promise<ExecutionStats>[],
+  ): Promise<RedlockLock> {
+    const held = this._heldOf(lock);
+    const thresholdMs = settings.automaticExtensionThreshold;
+    let current = lock;
+    const dueMs = (): number => Math.min(current.expiration - Date.now() - thresholdMs, wallCheckMs);
+    let waitMs = dueMs();
+    while (!(await stopped.wait(waitMs)) && held.check()) {
+      waitMs = dueMs();
+      if (waitMs > 0) continue;
+      try {
+        current = await this.extend(current, duration, { ...settings, retryCount: 0 });
+        waitMs = dueMs();
+      } catch (error) {
+        if (error instanceof ExecutionError) failed.push(...error.attempts);
+        waitMs = Math.min(pauseMs(settings), thresholdMs / 4);
+      }
+    }
+    return current;
   }
 
   /** @internal The held lock of a Lock. A Lock that was made by hand gets one that ends at its `expiration`. */
@@ -296,63 +326,17 @@ export class Redlock extends VotingAttempts {
   }
 }
 
-/**
- * Keeps the lock of `using` while its routine runs. If an extension fails, it is repeated until the lock may have ended, and the
- * routine's signal then aborts.
- */
-class RedlockRenewal {
-  /** The current lock: the result of the last extension. */
-  lock: RedlockLock;
-  readonly #held: HeldLock;
-  readonly #duration: number;
-  readonly #settings: RedlockSettings;
-  readonly #aborter = new AbortController();
-  readonly signal: RedlockAbortSignal = this.#aborter.signal;
-  /** The failed attempts to extend the lock. */
-  readonly #failed: Promise<ExecutionStats>[] = [];
-  readonly #stopped = new Bell();
-  #isStopped = false;
-  readonly #renewing: Promise<void>;
-
-  constructor(lock: RedlockLock, duration: number, settings: RedlockSettings) {
-    this.lock = lock;
-    this.#held = lock.redlock._heldOf(lock);
-    this.#duration = duration;
-    this.#settings = settings;
-    const { signal } = this.#held;
-    if (signal.aborted) this.#abort();
-    else signal.addEventListener('abort', () => this.#abort());
-    this.#renewing = this.#renew();
-  }
-
-  /** Stops the renewal. Resolves when the extension in flight has settled. */
-  async stop(): Promise<void> {
-    this.#isStopped = true;
-    this.#stopped.ring();
-    await this.#renewing;
-  }
-
-  async #renew(): Promise<void> {
-    while (!this.#isStopped && this.#held.check()) {
-      const dueMs = this.lock.expiration - Date.now() - this.#settings.automaticExtensionThreshold;
-      if (dueMs > 0) await this.#stopped.wait(Math.min(dueMs, wallCheckMs));
-      else await this.#extend();
-    }
-  }
-
-  async #extend(): Promise<void> {
-    try {
-      this.lock = await this.lock.redlock.extend(this.lock, this.#duration, { ...this.#settings, retryCount: 0 });
-    } catch (error) {
-      if (error instanceof ExecutionError) this.#failed.push(...error.attempts);
-      await this.#stopped.wait(Math.min(pauseMs(this.#settings), this.#settings.automaticExtensionThreshold / 4));
-    }
-  }
-
-  #abort(): void {
-    this.signal.error = new ExecutionError(noQuorum, this.#failed, { cause: this.#held.signal.reason });
-    this.#aborter.abort(this.signal.error);
-  }
+/** The signal of `using` under this lock. `failed` are the attempts in vain to extend it. */
+function signalOf({ signal }: HeldLock, failed: readonly Promise<ExecutionStats>[]): RedlockAbortSignal {
+  const aborter = new AbortController();
+  const ours: RedlockAbortSignal = aborter.signal;
+  const abort = (): void => {
+    ours.error = new ExecutionError(noQuorum, failed, { cause: signal.reason });
+    aborter.abort(ours.error);
+  };
+  if (signal.aborted) abort();
+  else signal.addEventListener('abort', abort);
+  return ours;
 }
 
 export default Redlock;
