@@ -127,10 +127,9 @@ export type AcquireReply =
  */
 export type NodeVote = true | number | Error | { readonly guardedForMs: number };
 
-/** Receives the votes of a quorum's nodes, which are identified by their positions. */
+/** Receives the vote of each node of a quorum that is asked. The node is identified by its position. */
 export interface NodeVotes {
-  asked(node: number): void;
-  voted(node: number, vote: NodeVote): void;
+  asked(node: number, vote: Promise<NodeVote>): void;
 }
 
 export interface ExtendRequest extends TokenRequest {

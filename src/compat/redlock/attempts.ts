@@ -106,14 +106,11 @@ export class Ballot implements NodeVotes {
     this.released = released;
   };
   readonly #stats: ExecutionStats;
-  /** Resolves when all votes are in. */
-  readonly #whole: Promise<ExecutionStats>;
   readonly #count: number;
   readonly #onError: (error: Error) => void;
   readonly #clients: readonly Client[];
-  /** The servers that were asked, by position. */
-  readonly #asked = new Set<number>();
-  #complete = (_: ExecutionStats): void => {};
+  /** The servers that were asked, by position. Each entry resolves when the vote is counted. */
+  readonly #asked = new Map<number, Promise<void>>();
 
   /**
    * @param count   The number of resources.
@@ -126,35 +123,30 @@ export class Ballot implements NodeVotes {
     this.#count = count;
     this.#onError = onError;
     this.#clients = [...clients];
-    this.#whole = new Promise((resolve) => {
-      this.#complete = resolve;
-    });
   }
 
-  asked(node: number): void {
-    this.#asked.add(node);
-  }
-
-  voted(node: number, vote: NodeVote): void {
-    const client = this.#clients[node]!;
-    const { votesFor, votesAgainst, membershipSize } = this.#stats;
-    if (vote === true) votesFor.add(client);
-    else {
-      const error = this.#errorOf(client, vote);
-      votesAgainst.set(client, error);
-      this.#onError(error);
-    }
-    if (votesFor.size + votesAgainst.size === membershipSize) this.#complete(this.#stats);
+  asked(node: number, vote: Promise<NodeVote>): void {
+    const counting = vote.then((known) => this.#voted(this.#clients[node]!, known));
+    this.#asked.set(node, counting);
   }
 
   /** Ends the attempt. Servers that were not asked vote against, or if none was asked, by the outcome. Resolves when all votes are in. */
-  close(outcome: true | number | Error): Promise<ExecutionStats> {
+  async close(outcome: true | number | Error): Promise<ExecutionStats> {
     const isOutcome = this.#asked.size === 0;
     const silence = (): Error => new LockBackendError('it was silent before, and was not asked', { retryable: true });
-    for (const node of this.#clients.keys()) {
-      if (!this.#asked.has(node)) this.voted(node, isOutcome ? outcome : silence());
+    for (const [node, client] of this.#clients.entries()) {
+      if (!this.#asked.has(node)) this.#voted(client, isOutcome ? outcome : silence());
     }
-    return this.#whole;
+    await Promise.all(this.#asked.values());
+    return this.#stats;
+  }
+
+  #voted(client: Client, vote: NodeVote): void {
+    const { votesFor, votesAgainst } = this.#stats;
+    if (vote === true) return void votesFor.add(client);
+    const error = this.#errorOf(client, vote);
+    votesAgainst.set(client, error);
+    this.#onError(error);
   }
 
   #errorOf(client: Client, vote: Exclude<NodeVote, true>): Error {

@@ -73,10 +73,10 @@ export class Nodes {
   }
 
   report<T>(node: QuorumNode, votes: NodeVotes | undefined, reply: Promise<T>, voteOf: (reply: T) => NodeVote): void {
-    if (votes === undefined) return;
-    const index = this.all.indexOf(node);
-    votes.asked(index);
-    reply.then(voteOf, (error) => error).then((vote) => votes.voted(index, vote));
+    votes?.asked(
+      this.all.indexOf(node),
+      reply.then(voteOf, (error) => error),
+    );
   }
 
   /** The outcome: `won` once a majority reports it, and a loss once no majority can. Until then undefined. */

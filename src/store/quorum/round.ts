@@ -129,10 +129,11 @@ export class Round {
     for (const node of nodes) {
       const asked = new AskedNode(node);
       this.#asked.push(asked);
-      node.acquire(this.#request).then(
+      const vote = node.acquire(this.#request).then(
         (reply) => (reply.granted ? this.#granted(asked, reply.fence) : this.#busy(asked, reply.leftMs)),
         (error) => this.#failed(asked, error),
       );
+      this.#request.votes?.asked(this.#nodes.all.indexOf(node), vote);
     }
   }
 
@@ -157,7 +158,7 @@ export class Round {
     this.#checkDone();
   }
 
-  #granted(asked: AskedNode, fence: number): void {
+  #granted(asked: AskedNode, fence: number): NodeVote {
     const { node } = asked;
     const guardedForMs = node.guardedForMs(this.#nodes.longestMs);
     const hasVote = this.#phase !== 'asking' || guardedForMs <= 0;
@@ -167,25 +168,27 @@ export class Round {
       this.#errors.push(new LockBackendError(message, { key: this.#request.keys }));
       node.wasLate();
     }
-    this.#answered(asked, hasVote ? 'granted' : 'no vote', guardedForMs > 0 ? { guardedForMs } : true);
+    this.#answered(asked, hasVote ? 'granted' : 'no vote');
+    return guardedForMs > 0 ? { guardedForMs } : true;
   }
 
-  #busy(asked: AskedNode, leftMs: number): void {
+  #busy(asked: AskedNode, leftMs: number): NodeVote {
     this.#leftMs = Math.min(this.#leftMs ?? leftMs, leftMs);
     if (this.#isServed) this.#leaveQueue(asked.node);
-    this.#answered(asked, 'busy', 0);
+    this.#answered(asked, 'busy');
+    return 0;
   }
 
-  #failed(asked: AskedNode, error: LockBackendError): void {
+  #failed(asked: AskedNode, error: LockBackendError): NodeVote {
     // A request that was not sent, because its caller gave up, says nothing about the node.
     if (error.unknown || this.#request.begin()) asked.node.failed(error);
     this.#errors.push(error);
     asked.late = new LateRequest(this.#askedMs, this.#request.commandTimeoutMs);
-    this.#answered(asked, 'no vote', error);
+    this.#answered(asked, 'no vote');
+    return error;
   }
 
-  #answered(asked: AskedNode, answer: AskedNode['answer'], vote: NodeVote): void {
-    this.#request.votes?.voted(this.#nodes.all.indexOf(asked.node), vote);
+  #answered(asked: AskedNode, answer: AskedNode['answer']): void {
     asked.answer = answer;
     this.#open -= 1;
     if (this.#phase === 'over' || this.#phase === 'failed') this.#releaseLate(asked); // H62d

@@ -135,7 +135,6 @@ export class Quorum implements Store {
       };
       const inOrder = this.#nodes.inOrder(listOf(request.keys)[0]!, sent.monoMs);
       const order: Order = request.votes ? [inOrder.flat(), []] : inOrder;
-      for (const node of order[0]) request.votes?.asked(this.#nodes.all.indexOf(node));
       this.#start(request, sent, order, onVerdict);
     });
   }
