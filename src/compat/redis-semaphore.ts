@@ -8,7 +8,7 @@ import { LockBackendError } from '../core/errors';
 import { peerKey, unusedName } from '../core/keys';
 import type { RedisLike } from '../core/redis-like';
 import { trustedMs } from '../hold/validity';
-import type { AcquireRequest, Node, ReleaseRequest, Store } from '../store/contract';
+import type { AcquireRequest, Node, Store } from '../store/contract';
 import { storeOf } from '../store/open';
 import { redisStore } from '../store/redis/store';
 import { nowAt, type PeerGrant, PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
@@ -75,8 +75,7 @@ export class Mutex extends PeerLock {
   }
 
   protected async _release(): Promise<void> {
-    const { _identifier: token, _isConfirmed: isConfirmed } = this;
-    await directOf(this._client).release({ keys: this._keysAt(), token, commandTimeoutMs, isConfirmed });
+    await directOf(this._client).release({ ...this._requestTo(), isConfirmed: this._isConfirmed });
     wakeNext(this._client, this._key, 1);
   }
 
@@ -88,7 +87,7 @@ export class Mutex extends PeerLock {
 
   /** @internal */
   protected async _request(): Promise<PeerGrant | false> {
-    const reply = await directOf(this._client).acquire(this._acquireRequest());
+    const reply = await directOf(this._client).acquire(this._requestTo());
     return reply.granted && reply;
   }
 }
@@ -258,7 +257,7 @@ export class RedlockMutex extends PeerLock {
   }
 
   protected async _release(): Promise<void> {
-    await Promise.allSettled(this.#nodes.map((node) => node.release(this.#releaseFrom(node))));
+    await Promise.allSettled(this.#nodes.map((node) => node.release(this.#requestTo(node))));
   }
 
   get #nodes(): Node[] {
@@ -271,11 +270,7 @@ export class RedlockMutex extends PeerLock {
   }
 
   #requestTo(node: Node): AcquireRequest {
-    return this._acquireRequest(node, this.#timeoutMs());
-  }
-
-  #releaseFrom(node: Node): ReleaseRequest {
-    return { keys: this._keysAt(node), token: this._identifier, commandTimeoutMs: this.#timeoutMs() };
+    return this._requestTo(node, this.#timeoutMs());
   }
 
   /** Resolves with true if `each` does so for a majority of all nodes. A node that gives no usable reply is none of them. */
@@ -288,7 +283,7 @@ export class RedlockMutex extends PeerLock {
   /** Makes a majority of the nodes mint only larger fences than ours from now on. */
   #agree(fences: ReadonlyMap<Node, number>, fence: number): Promise<boolean> {
     return this.#byMajority(async (node) => {
-      return fences.get(node)! >= fence || node.raise({ ...this.#releaseFrom(node), fence });
+      return fences.get(node)! >= fence || node.raise({ ...this.#requestTo(node), fence });
     }, fences.keys());
   }
 }

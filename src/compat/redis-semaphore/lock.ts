@@ -259,21 +259,19 @@ export abstract class PeerLock {
     return peerKey(this._key, keyPrefix);
   }
 
-  /** @internal */
-  protected _acquireRequest(store?: Store, timeoutMs = commandTimeoutMs): AcquireRequest {
+  /** @internal The request of an acquire, which has all that a release needs, too. */
+  protected _requestTo(store?: Store, timeoutMs = commandTimeoutMs): AcquireRequest {
     const keys = this._keysAt(store);
     const { identifier: token, lockTimeout: lifetimeMs } = this._acquireOptions;
     return { keys, token, lifetimeMs, fences: 1, minReplicas: 0, commandTimeoutMs: timeoutMs, begin: () => true };
   }
 
   /** @internal */
-  protected _extendRequest(store?: Store, timeoutMs = commandTimeoutMs): ExtendRequest {
-    const keys = this._keysAt(store);
-    const { identifier: token, lockTimeout: lifetimeMs } = this._acquireOptions;
+  protected _extendRequest(store?: Store, timeoutMs?: number): ExtendRequest {
     const held = this._acquired ? this.#held : undefined;
     const validUntilMs = nowAt(this._store).monoMs + (held?.remaining() ?? commandTimeoutMs);
     const begin = (): boolean => held === undefined || held.check();
-    return { keys, token, lifetimeMs, exact: true, validUntilMs, commandTimeoutMs: timeoutMs, begin };
+    return { ...this._requestTo(store, timeoutMs), exact: true, validUntilMs, begin };
   }
 
   /** @internal Notes a failed attempt. If its outcome is unknown, it may still take the lock for a while. */
