@@ -13,7 +13,7 @@ import { storeOf } from '../store/open';
 import { redisStore } from '../store/redis/store';
 import { nowAt, type PeerGrant, PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
 import { askPermits, releaseScript, takeScript } from './redis-semaphore/permits';
-import { commandTimeoutMs, directOf } from './stores';
+import { atOnce, commandTimeoutMs } from './stores';
 import { wakeNext } from './waiters';
 
 export {
@@ -75,7 +75,8 @@ export class Mutex extends PeerLock {
   }
 
   protected async _release(): Promise<void> {
-    await directOf(this._client).release({ ...this._requestTo(), isConfirmed: this._isConfirmed });
+    const { _store: store, _isConfirmed: isConfirmed } = this;
+    await atOnce(store, store.release({ ...this._requestTo(store), isConfirmed }));
     wakeNext(this._client, this._key, 1);
   }
 
@@ -87,7 +88,8 @@ export class Mutex extends PeerLock {
 
   /** @internal */
   protected async _request(): Promise<PeerGrant | false> {
-    const reply = await directOf(this._client).acquire(this._requestTo());
+    const store = this._store;
+    const reply = await atOnce(store, store.acquire(this._requestTo(store)));
     return reply.granted && reply;
   }
 }

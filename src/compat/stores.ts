@@ -1,15 +1,14 @@
 // The way of the shims to the store of a client, and what they do to a client themselves.
 import type { RedisLike } from '../core/redis-like';
 import type { Store } from '../store/contract';
-import { embeddedStore } from '../store/embedded/store';
-import { directStore } from '../store/redis/store';
 
 /** Longest wait in ms for one answer of Redis. */
 export const commandTimeoutMs = 1000;
 
-/** The verbs for one attempt at a time. @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
-export function directOf(client: RedisLike): Pick<Store, 'acquire' | 'release'> {
-  return embeddedStore(client) ?? directStore(client);
+/** Lets a request leave now: the shims make one attempt at a time, so there is seldom another one to leave with. */
+export function atOnce<T>(store: Store, reply: Promise<T>): Promise<T> {
+  store.flushIfQuiet?.();
+  return reply;
 }
 
 /** ioredis with `lazyConnect` connects with its first command; the stores send none before it is connected. */

@@ -274,6 +274,8 @@ export interface Store {
   acquire(request: AcquireRequest): Promise<AcquireReply>;
   extend(request: ExtendRequest): Promise<ExtendReply>;
   release(request: ReleaseRequest): Promise<ReleaseReply>;
+  /** Sends the requests of this tick now, unless many are on their way. Absent if requests do not wait for each other. */
+  flushIfQuiet?(): void;
   /** Releases a lock and requests it again with another token, in one call. Absent if there are no queues, which need channels. */
   releaseAndAcquire?(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]>;
   /**

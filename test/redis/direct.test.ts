@@ -6,7 +6,7 @@ import { newToken } from '../../src/core/token';
 import redisExpLock from '../../src/index';
 import type { AcquireRequest, ReleaseRequest } from '../../src/store/contract';
 import { storeOf } from '../../src/store/open';
-import { directStore } from '../../src/store/redis/store';
+import { directStore } from '../support/direct-store';
 import { waitFor } from '../support/processes';
 import { randomRuns } from '../support/random-runs';
 import { type Client, connect, type RedisServer, recordCommands, startRedis, uniqueKey } from '../support/redis';

@@ -13,7 +13,7 @@ import { Quorum } from '../../store/quorum/store';
 import { scriptClient } from '../../store/redis/clients/script-client';
 import { readyWithin } from '../../store/redis/pipeline/sender';
 import { redisStore } from '../../store/redis/store';
-import { commandTimeoutMs, directOf } from '../stores';
+import { atOnce, commandTimeoutMs } from '../stores';
 import { isAwaited, wakeNext } from '../waiters';
 import type { Ballot, Client } from './attempts';
 
@@ -50,9 +50,7 @@ export class RedlockServers {
     this.isSingle = clients.size === 1;
     this.settings = settle({ redis: this.client, owner, commandTimeout: commandTimeoutMs, retryTimeout: yieldMs });
     this.#lastSettings = this.settings;
-    this.store = this.isSingle
-      ? this.#reporting(storeOf(this.client), directOf(this.client))
-      : this.#reporting(new Quorum(this.#clients.map(redisStore)));
+    this.store = this.#reporting(this.isSingle ? storeOf(this.client) : new Quorum(this.#clients.map(redisStore)));
   }
 
   /** Resolves when all clients of several are connected, or have had the time of one command for it. */
@@ -157,20 +155,21 @@ export class RedlockServers {
   }
 
   /** The members of a store that acquisitions and held locks use. Each request has the ballot or the counter of its attempt. */
-  #reporting(store: Store, direct: Pick<Store, 'acquire' | 'release'> = store): Store {
+  #reporting(store: Store): Store {
     const { kind, keyPrefix, isQuorum } = store;
     const reporting: Partial<Store> = {
       ...{ kind, keyPrefix, isQuorum },
       acquire: (request) => {
         const votes = this.#ballot;
-        if (this.isSingle || votes === undefined) return direct.acquire(request);
+        if (this.isSingle || votes === undefined) return atOnce(store, store.acquire(request));
         votes.token = request.token;
-        return direct.acquire({ ...request, votes });
+        return store.acquire({ ...request, votes });
       },
       extend: (request) => store.extend({ ...request, votes: this.#extensions.get(request.token) }),
       release: ({ keys, token, yieldMs, isConfirmed }) => {
         const votes = this.#ballot;
-        return direct.release({ keys, token, commandTimeoutMs, yieldMs, isConfirmed, votes, counted: votes?.counted });
+        const request = { keys, token, commandTimeoutMs, yieldMs, isConfirmed, votes, counted: votes?.counted };
+        return atOnce(store, store.release(request));
       },
       abandon: (request, late) => store.abandon(request, late),
       inspect: (key, timeoutMs) => store.inspect(key, timeoutMs),

@@ -17,7 +17,6 @@ import {
   type ReleaseReply,
   type ReleaseRequest,
   type Slot,
-  type Store,
 } from '../contract';
 import { placesOf } from '../permit-places';
 import type { ScriptClient } from './client';
@@ -39,16 +38,9 @@ import type { CallAt, SentReply } from './wait-connection';
 const newMs = 86_400_000;
 
 /** The store of a client, always the same one. @throws {TypeError} `ERR_LOCK_OPTION` for anything that is no known client. */
-export const redisStore: (client: object) => RedisStore = perObject((client) => storeOver(scriptClient(client)));
+export const redisStore: (client: object) => Node = perObject((client) => storeOver(scriptClient(client)));
 
-/** The verbs that the shims use, which make one attempt at a time: a call leaves at once, unless many are on their way. */
-export function directStore(client: object): Pick<Store, 'acquire' | 'release'> {
-  return redisStore(client).direct;
-}
-
-type RedisStore = Node & { readonly direct: Pick<Store, 'acquire' | 'release'> };
-
-function storeOver(client: ScriptClient): RedisStore {
+function storeOver(client: ScriptClient): Node {
   const { subscribe, keyPrefix, generation } = client;
   const clock = new ServerClock();
   const transport = new Transport(client);
@@ -152,12 +144,6 @@ function storeOver(client: ScriptClient): RedisStore {
     return reply;
   }
 
-  /** Sends a call of the shims, which make one attempt at a time, at once. */
-  function atOnce<T>(reply: Promise<T>): Promise<T> {
-    transport.flushIfQuiet();
-    return reply;
-  }
-
   /** True if an operator marked this run as new; never for a cluster, which has no single server. */
   async function isMarkedNew(runId: string, timeoutMs: number): Promise<boolean> {
     if (client.clustered || runId === '') return false;
@@ -174,10 +160,7 @@ function storeOver(client: ScriptClient): RedisStore {
     channels: subscribe && { listen: subscribe, listensAlone: false },
     values: redisValues(transport),
     operator,
-    direct: {
-      acquire: (request) => atOnce(acquire(request)),
-      release: (request) => atOnce(release(request)),
-    },
+    flushIfQuiet: () => transport.flushIfQuiet(),
     refuses: (keys) => (client.clustered ? acrossSlots(keys) : undefined),
     acquire,
     extend,
