@@ -1,6 +1,8 @@
 // The two kinds of servers that the page can be mounted in: servers that pass a request and a response of Node, and servers that pass a
 // Request and take a Response.
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { pipeline, Readable } from 'node:stream';
+import type { ReadableStream } from 'node:stream/web';
 import { answer, type Desk, routeOf } from './answers';
 import type { Incoming } from './checks';
 
@@ -64,29 +66,16 @@ async function read(chunks: AsyncIterable<Uint8Array>): Promise<string | undefin
   return Buffer.concat(parts).toString('utf8');
 }
 
-/** Sends a response, and each part of it only when the last one has left. */
+/** Sends a response, and each part of it only when the last one has left. The end of either side ends the other. */
 function send(response: Response, req: IncomingMessage, res: ServerResponse): void {
-  const body = response.body?.getReader();
-  const stop = (): void => void body?.cancel().catch(() => {});
-  if (res.destroyed) return stop();
   const headers = Object.fromEntries(response.headers);
   if (req.httpVersionMajor > 1) delete headers.connection; // HTTP/2 has no such header.
   res.writeHead(response.status, headers);
-  if (body === undefined) return void res.end();
+  if (response.body === null) return void res.end();
   res.flushHeaders();
-  res.on('close', stop);
-  res.on('error', stop);
-  body.closed.catch(() => res.destroy());
-  write(body, res).catch(() => {});
-}
-
-async function write(body: ReadableStreamDefaultReader<Uint8Array>, res: ServerResponse): Promise<void> {
-  for (let part = await body.read(); !part.done; part = await body.read()) {
-    const hasRoom = res.write(part.value);
-    (res as { flush?: () => void }).flush?.(); // Compressing middleware adds `flush`.
-    if (!hasRoom) await new Promise((resolve) => res.once('drain', resolve));
-  }
-  res.end();
+  const body = Readable.fromWeb(response.body as ReadableStream, { highWaterMark: 0 }); // No part is taken before it can leave.
+  pipeline(body, res, () => {});
+  body.on('data', () => (res as { flush?: () => void }).flush?.()); // Compressing middleware adds `flush`.
 }
 
 // ---- fetch
