@@ -48,12 +48,8 @@ interface RecordEntry {
   mode?: Mode | undefined;
 }
 
-const entries = new WeakMap<HeldLock | Cancellable, RecordEntry>();
-let places = 0;
-
-/** The entry of a held lock. @param offsetMs The store's time minus the monotonic time. */
-function entryOfHold(held: HeldLock, offsetMs: number): RecordEntry {
-  const entry = entries.get(held)!;
+/** The present entry of a held lock. @param offsetMs The store's time minus the monotonic time. */
+function entryOfHold(held: HeldLock, entry: RecordEntry, offsetMs: number): RecordEntry {
   const { clock, mode, storedToken: token, fence } = held;
   const leftMs = held.leftMs();
   const end = leftMs === Number.POSITIVE_INFINITY ? null : Math.floor(clock.nowMs() + leftMs + offsetMs);
@@ -67,9 +63,8 @@ function entryOfHold(held: HeldLock, offsetMs: number): RecordEntry {
   return Object.assign(entry, { since, until, token, id, fence, mode, text });
 }
 
-function entryOfWait(wait: Cancellable, offsetMs: number): RecordEntry {
-  const entry = entries.get(wait)!;
-  const { keys, mode, settings } = wait.awaited;
+function entryOfWait({ awaited }: Cancellable, entry: RecordEntry, offsetMs: number): RecordEntry {
+  const { keys, mode, settings } = awaited;
   const since = Math.round(entry.sinceMs + offsetMs);
   if (entry.since === since) return entry;
   const text = textOf(keys, mode, { since, owner: settings.owner ?? null, permits: mode?.permits ?? 1 });
@@ -111,7 +106,11 @@ export function scopeFor({ register }: Pick<Settings, 'register'>): Scope {
 class Registry implements ScopeObserver {
   readonly #id = uuid();
   readonly #store: Store;
-  readonly #scopes = new Set<Scope>();
+  /** The scopes that have held or waited for a lock here, and are not closed. */
+  readonly #scopes = new WeakSet<Scope>();
+  /** Everything that is held and waited for. */
+  readonly #entries = new Map<HeldLock | Cancellable, RecordEntry>();
+  #places = 0;
   /** The losses, with the monotonic ms of each. */
   readonly #lost: (Omit<RegisteredLoss, 'at'> & { atMs: number })[] = [];
   #alarm: Alarm | undefined;
@@ -126,14 +125,14 @@ class Registry implements ScopeObserver {
   }
 
   began(scope: Scope, one: HeldLock | Cancellable): void {
-    entries.set(one, { sinceMs: clockOf(this.#store).nowMs(), place: places++, text: '' });
+    this.#entries.set(one, { sinceMs: clockOf(this.#store).nowMs(), place: this.#places++, text: '' });
     if (!this.#scopes.has(scope) && !scope.closed) this.#join(scope);
     this.#changed();
   }
 
   ended(scope: Scope, one: HeldLock | Cancellable): void {
     // A lost lock ends once more with its release.
-    const isFirst = entries.delete(one);
+    const isFirst = this.#entries.delete(one);
     if (isFirst && one instanceof HeldLock && one.isLost && !scope.closed) this.#lose(one);
     this.#changed();
   }
@@ -206,15 +205,12 @@ class Registry implements ScopeObserver {
     // Times that did not change must read the same.
     const { offsetMs } = this.#store.operator;
     if (Math.abs(offsetMs - this.#offsetMs) > maxDriftMs) this.#offsetMs = offsetMs;
-    const scopes = [...this.#scopes];
-    const held = scopes
-      .flatMap((scope) => [...scope.held])
-      .filter((each) => each.context.store === this.#store && !each.ended)
-      .map((each) => entryOfHold(each, this.#offsetMs));
-    const waiting = scopes
-      .flatMap((scope) => [...scope.waiting])
-      .filter(({ awaited }) => awaited.store === this.#store)
-      .map((each) => entryOfWait(each, this.#offsetMs));
+    const held: RecordEntry[] = [];
+    const waiting: RecordEntry[] = [];
+    for (const [one, entry] of this.#entries) {
+      if (!(one instanceof HeldLock)) waiting.push(entryOfWait(one, entry, this.#offsetMs));
+      else if (!one.ended) held.push(entryOfHold(one, entry, this.#offsetMs));
+    }
     if (held.length + waiting.length === 0) return [];
     const length = [...held, ...waiting].reduce((sum, { text }) => sum + text.length, 0);
     const parts = partsFor(length, Math.max(this.#written.length, 1));
