@@ -72,17 +72,10 @@ function recorderOf(meter: Meter, { name, type, unit, description, buckets }: Me
   return (value, labels) => counter.add(value, labels);
 }
 
-/** The span of a function that runs under a lock. */
-interface HoldSpan {
-  readonly span: Span;
-  /** Is called when the function has settled, and when the lock has ended. The second call ends the span. */
-  endHalf(): void;
-}
-
 function traceLocks(api: Api, tracer: Tracer, shownKey: InstrumentOptions['key']): () => void {
   const acquires = new Map<AcquireEvent, Span>();
-  /** By the lock: the function that took it, and those that joined it. */
-  const holds = new Map<ObservedHold, Set<HoldSpan>>();
+  /** The spans of the functions that run under a lock; true once either the function has settled or the lock has ended. */
+  const holds = new Map<ObservedHold, Map<Span, boolean>>();
 
   function begin(what: string, { name, kind, key }: LockEvent, attributes?: Attributes): Span {
     return tracer.startSpan(name === '' ? what : `${what} ${name}`, {
@@ -107,23 +100,26 @@ function traceLocks(api: Api, tracer: Tracer, shownKey: InstrumentOptions['key']
     span.end();
   }
 
+  /** Called when the function has settled, and when the lock has ended. The second call ends the span. */
+  function endHalf(hold: ObservedHold, span: Span): void {
+    const open = holds.get(hold);
+    if (open?.get(span) === false) return void open.set(span, true);
+    if (open?.delete(span)) span.end();
+    if (open?.size === 0) holds.delete(hold);
+  }
+
   function onRun(message: HoldMessage & { readonly phase: 'run' }): void {
     const { hold, run } = message;
     const span = begin('lock hold', hold, { 'lock.fence': hold.fence });
-    let isHalfOver = hold.outcome !== undefined;
-    if (isHalfOver) fail(span, 'ERR_LOCK_LOST');
-    const open = holds.get(hold) ?? new Set();
-    const endHalf = (): void => {
-      if (isHalfOver && open.delete(own)) span.end();
-      if (open.size === 0) holds.delete(hold);
-      isHalfOver = true;
-    };
-    const own = { span, endHalf };
-    holds.set(hold, open.add(own));
+    const isOver = hold.outcome !== undefined;
+    if (isOver) fail(span, 'ERR_LOCK_LOST');
+    const open = holds.get(hold) ?? new Map();
+    holds.set(hold, open.set(span, isOver));
+    const end = (): void => endHalf(hold, span);
     const { context, trace } = api;
     message.run = () => {
       const running = context.with(trace.setSpan(context.active(), span), run);
-      running.then(endHalf, endHalf);
+      running.then(end, end);
       return running;
     };
   }
@@ -135,16 +131,16 @@ function traceLocks(api: Api, tracer: Tracer, shownKey: InstrumentOptions['key']
       const { hold } = message;
       if (message.phase === 'run') return onRun(message);
       if (message.phase !== 'ended') return;
-      for (const { span, endHalf } of holds.get(hold) ?? []) {
+      for (const span of holds.get(hold)?.keys() ?? []) {
         if (hold.outcome === 'lost') fail(span, 'ERR_LOCK_LOST');
-        endHalf();
+        endHalf(hold, span);
       }
     },
   });
   return () => {
     stop();
     for (const span of acquires.values()) span.end();
-    for (const open of holds.values()) for (const { span } of open) span.end();
+    for (const open of holds.values()) for (const span of open.keys()) span.end();
     acquires.clear();
     holds.clear();
   };

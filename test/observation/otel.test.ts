@@ -1,7 +1,7 @@
 // redis-exp-lock/otel, with the SDK's own exporters in memory: metrics and spans of every outcome, each span ended once under the span of
 // the caller, no key anywhere, and nothing left when it is switched off.
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import { context, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
+import { context, diag, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import {
   AggregationTemporality,
@@ -398,6 +398,21 @@ describe('redis-exp-lock/otel', () => {
       expect(spans()).to.have.length(before);
       expect((await points('held'))[0]![1]).to.equal(0);
       expect((await points('acquire.duration'))[0]![1]).to.equal(1);
+    });
+
+    it('ends the span of a function that outlives its lock once, whatever the function does then', async () => {
+      const complaints: unknown[] = [];
+      const note = (...words: unknown[]): unknown => complaints.push(words);
+      diag.setLogger({ error: note, warn: note, info: () => {}, debug: () => {}, verbose: () => {} });
+      on();
+      const withLock = redisExpLock({ redis: redisExpLock.memoryStore() });
+      await withLock.run('k', async (lease) => {
+        lease.detach();
+        off();
+      });
+      diag.disable();
+      expect(named('lock hold')).to.have.length(1);
+      expect(complaints).to.deep.equal([]);
     });
 
     it('what began before it was switched on is not counted when it ends', async () => {
