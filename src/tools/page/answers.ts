@@ -1,11 +1,12 @@
 // The answers to requests, independent of the kind of server: the page, the stream of events, and the freeing of a lock.
-
+import { STATUS_CODES } from 'node:http';
 import { type Decision, type Incoming, isAllowed, isSameOrigin } from './checks';
 import { html, scriptHash, styleHash } from './document';
 import type { Watch } from './watch';
 
-/** The three paths below the mount. */
-export type Route = '' | 'events' | 'free';
+/** The three paths below the mount, each with its methods. */
+const methods = { '': ['GET', 'HEAD'], events: ['GET'], free: ['POST'] } as const;
+type Route = keyof typeof methods;
 
 export interface Desk {
   readonly watch: Watch;
@@ -41,7 +42,7 @@ const always = {
  */
 export function routeOf(path: string, isExact: boolean): Route | undefined {
   const rest = isExact ? path.replace(/^\//, '') : path.slice(path.lastIndexOf('/') + 1);
-  return rest === '' || rest === 'events' || rest === 'free' ? rest : undefined;
+  return Object.hasOwn(methods, rest) ? (rest as Route) : undefined;
 }
 
 /** Answers a request. Never rejects. */
@@ -52,10 +53,10 @@ export async function answer(route: Route | undefined, request: Incoming, desk: 
 
 async function whole(route: Route | undefined, request: Incoming, desk: Desk): Promise<Response> {
   if (!(await isAllowed(request, desk.authorize))) return plain(403);
-  if (route === undefined) return plain(404);
-  if (route === 'free') return free(request, desk);
-  const isGet = request.method === 'GET' || (request.method === 'HEAD' && route === '');
-  if (!isGet) return plain(405, { allow: route === '' ? 'GET, HEAD' : 'GET' });
+  if (route === undefined || (route === 'free' && !desk.actions)) return plain(404);
+  const allowed: readonly string[] = methods[route];
+  if (!allowed.includes(request.method)) return plain(405, { allow: allowed.join(', ') });
+  if (route === 'free') return free(request, desk.watch);
   return route === '' ? respond(200, 'text/html; charset=utf-8', html) : events(request, desk.watch);
 }
 
@@ -65,9 +66,7 @@ function events({ gone }: Incoming, watch: Watch): Response {
   return respond(200, 'text/event-stream; charset=utf-8', watch.events(gone), { 'x-accel-buffering': 'no' });
 }
 
-async function free(request: Incoming, { watch, actions }: Desk): Promise<Response> {
-  if (!actions) return plain(404);
-  if (request.method !== 'POST') return plain(405, { allow: 'POST' });
+async function free(request: Incoming, watch: Watch): Promise<Response> {
   if (!isSameOrigin(request)) return plain(403); // H88d
   if (!/^application\/json\s*(?:;|$)/i.test(request.header('content-type') ?? '')) return plain(415);
   const body = await request.body().catch(() => '');
@@ -92,20 +91,11 @@ function wantedOf(body: string): { key: string; id: string } | undefined {
   }
 }
 
-const words: Readonly<Record<number, string>> = {
-  400: 'Bad Request',
-  403: 'Forbidden',
-  404: 'Not Found',
-  405: 'Method Not Allowed',
-  413: 'Content Too Large',
-  415: 'Unsupported Media Type',
-  502: 'Redis does not answer',
-  503: 'Too many viewers',
-};
+const reasons: NodeJS.Dict<string> = { ...STATUS_CODES, 502: 'Redis does not answer', 503: 'Too many viewers' };
 
 /** A response with a status and no detail. */
 function plain(status: number, headers?: Record<string, string>): Response {
-  return respond(status, 'text/plain; charset=utf-8', `${words[status]}\n`, headers);
+  return respond(status, 'text/plain; charset=utf-8', `${reasons[status]}\n`, headers);
 }
 
 function respond(
