@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { generate } from '../../scripts/generate-page';
+import { idOf } from '../../src/core/token';
 import redisExpLock, { memoryStore } from '../../src/index';
 import { lockPage, type PageOptions } from '../../src/tools/page';
 import * as document from '../../src/tools/page/document';
@@ -447,6 +448,27 @@ describe('the live page', () => {
       await waitFor(() => viewer.text().includes('"0 processes register'), { what: 'the end of both records' });
       await sleep(1_500);
       expect(viewer.text()).not.to.contain('unseen:k');
+      await viewer.leave();
+    });
+
+    it('a silent holder that is gone has lost its lock; another holder of the same key has not', async () => {
+      const semaphore = new redisExpLock.Semaphore('k', 2, { redis: client, prefix: 'fell:', lifetime: 60_000 });
+      const [silent, other] = [await semaphore.acquire(), await semaphore.acquire()];
+      const hold = { key: 'fell:k', kind: 'permits', id: idOf(silent.token), fence: 1, owner: null, permits: 1 };
+      const record = { id: 'fell', held: [{ ...hold, since: Date.now(), until: null }], waiting: [] };
+      await client.set('redis-exp-lock:1:process:fell', JSON.stringify(record));
+      await client.zAdd('redis-exp-lock:1:processes', { score: Date.now() + 60_000, value: 'fell' });
+      mounted = lockPage({ redis: client, prefix: 'fell:' });
+      const viewer = look();
+      const shown = (text: RegExp, what: string) => waitFor(() => text.test(viewer.text()), { what });
+      await shown(/"1 process registers/, 'the record');
+      await client.del('redis-exp-lock:1:process:fell');
+      await client.zRem('redis-exp-lock:1:processes', 'fell');
+      await shown(/"holders":\[\{.*\},\{.*holder silent/, 'two holders, one of them silent');
+      await other.release();
+      await shown(/"lost":0.*"holders":\[\{[^{}]*\}\].*holder silent/, 'the silent one alone');
+      await silent.release();
+      await shown(/"lost":1.*"gone":\["fell:k"\]/, 'its loss');
       await viewer.leave();
     });
 

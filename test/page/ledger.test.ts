@@ -1,8 +1,9 @@
 // The rows that the ledger makes of its snapshots: which rows have which badges, and which come first.
 import { expect } from 'chai';
 import { foreignHolders, type HolderState } from '../../src/core/lock-state';
+import type { SeenLock } from '../../src/inspect/snapshot';
 import { Ledger, maxRows } from '../../src/tools/page/ledger';
-import type { PageLock, PageSnapshot } from '../../src/tools/page/source';
+import type { PageSnapshot } from '../../src/tools/page/source';
 
 const second = 1000;
 const startMs = 1_700_000_000_000;
@@ -12,13 +13,12 @@ interface Scene {
   readonly held?: readonly (number | undefined)[];
   readonly waited?: readonly number[];
   readonly isForeign?: boolean;
-  readonly silent?: readonly string[];
   readonly remaining?: number;
 }
 
 /** A lock as it was read now. */
-function lock(key: string, scene: Scene): PageLock {
-  const { held = [], waited = [], isForeign = false, silent = [], remaining = 10 * second } = scene;
+function lock(key: string, scene: Scene): SeenLock {
+  const { held = [], waited = [], isForeign = false, remaining = 10 * second } = scene;
   const facts = { owner: 'o', kind: 'exclusive', permits: 1 } as const;
   const holders = held.map((_, n): HolderState => {
     const holder = { id: `0000000${n}`, ...facts, remaining };
@@ -42,19 +42,20 @@ function lock(key: string, scene: Scene): PageLock {
     holders,
     queue,
   };
-  return { lock: { key, ...state } as PageLock['lock'], holds, atMs: readMs, silent };
+  return { lock: { key, ...state } as SeenLock['lock'], holds, atMs: readMs };
 }
 
 /** The time of each read by the store's clock, which is far from that of this process. */
 const readMs = 5_000_000;
-const seen = (...locks: PageLock[]): PageSnapshot => ({
+const seen = (...locks: SeenLock[]): PageSnapshot => ({
   isFirst: false,
   atMs: readMs,
   locks,
+  silent: new Set(),
   losses: [],
   coverage: '',
 });
-const first = (...locks: PageLock[]): PageSnapshot => ({ ...seen(...locks), isFirst: true });
+const first = (...locks: SeenLock[]): PageSnapshot => ({ ...seen(...locks), isFirst: true });
 
 describe('the ledger of the live page', () => {
   /** The badges of a lock that is first seen like this. */
@@ -92,27 +93,17 @@ describe('the ledger of the live page', () => {
     expect(ledger.rows()[0]!.badges).to.deep.equal(['queue stuck']);
   });
 
-  it('a silent holder that is gone has lost its lock; another holder of the same key has not', () => {
-    const ledger = new Ledger();
-    const lost = (): unknown => (ledger.summary(startMs + second) as { lost: number }).lost;
-    ledger.update(first(lock('k', { held: [1, 1], silent: ['00000000'] })), startMs);
-    ledger.update(seen(lock('k', { held: [1], silent: ['00000000'] })), startMs + second);
-    expect(lost(), 'the other one was released').to.equal(0);
-    ledger.update(seen(), startMs + second);
-    expect(lost()).to.equal(1);
-  });
-
   it('of more rows than are shown, a hung holder comes first, then the other badges in their order', () => {
     const locks = [
       ...Array.from({ length: maxRows }, (_, n) => lock(`plain-${n}`, { held: [n], waited: [n] })),
       lock('foreign', { held: [undefined], isForeign: true }),
       lock('endless', { held: [1], remaining: Number.POSITIVE_INFINITY }),
-      lock('silent', { held: [1], silent: ['00000000'] }),
+      lock('silent', { held: [1] }),
       lock('stuck', { held: [1], waited: [1], isForeign: true, remaining: Number.POSITIVE_INFINITY }),
       lock('hung', { held: [3600 * second], waited: [31 * second] }),
     ];
     const ledger = new Ledger();
-    ledger.update(first(...locks), startMs);
+    ledger.update({ ...first(...locks), silent: new Set(['silent']) }, startMs);
     const shown = ledger.rows();
     expect(shown).to.have.length(maxRows);
     expect(shown.slice(0, 5).map(({ key }) => key)).to.deep.equal(['hung', 'stuck', 'silent', 'endless', 'foreign']);

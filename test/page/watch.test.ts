@@ -5,7 +5,7 @@ import type { PageSnapshot, Source } from '../../src/tools/page/source';
 import { Watch } from '../../src/tools/page/watch';
 
 const head = { actions: false, prefix: '' };
-const nothing: PageSnapshot = { isFirst: true, atMs: 0, locks: [], losses: [], coverage: '' };
+const nothing: PageSnapshot = { isFirst: true, atMs: 0, locks: [], silent: new Set(), losses: [], coverage: '' };
 
 describe('when the live page reads', () => {
   let clock: sinon.SinonFakeTimers;

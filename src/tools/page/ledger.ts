@@ -1,8 +1,9 @@
 // The rows of the page, made from snapshots. Rows have clock times instead of remaining ms, so that a row stays the same while nothing
 // happens to its lock. Rows also have badges, and facts that only several snapshots show: the start of a hold, the length of a lease,
 // and losses.
-import { foreignHolders, type HolderState, type WaiterState } from '../../core/lock-state';
-import type { PageLock, PageSnapshot } from './source';
+import { foreignHolders, type HolderState, type ListedLock, type WaiterState } from '../../core/lock-state';
+import type { SeenLock } from '../../inspect/snapshot';
+import type { PageSnapshot } from './source';
 
 /** The problems of a lock, the worst first. */
 const worst = ['long wait', 'queue stuck', 'holder silent', 'no end', 'foreign'] as const;
@@ -34,13 +35,13 @@ export interface PageRow {
   readonly badges: readonly Badge[];
 }
 
-/** The time of a read, and what the page knew before it. */
-interface ReadTime {
+/** A snapshot as the ledger reads it, and what it knew before. */
+interface LedgerRead extends Pick<PageSnapshot, 'isFirst' | 'silent'> {
   readonly nowMs: number;
   /** The clock of this process less that of the store. */
   readonly offsetMs: number;
-  /** Set if the earlier state is unknown. */
-  readonly isFirst: boolean;
+  /** The time since which a lock is free although callers wait for it, by key. */
+  readonly idle: ReadonlyMap<string, number>;
 }
 
 export const maxRows = 1000;
@@ -58,27 +59,22 @@ const usualMs = [1, 2, 5, 10, 15, 20, 30, 60, 90, 120, 300, 600, 900, 1800, 3600
 
 export class Ledger {
   #rows = new Map<string, PageRow>();
-  /** The time since which a lock is free although callers wait for it, by key. */
   #idle = new Map<string, number>();
-  /** The locks with silent holders in the last snapshot. */
-  #silent: readonly PageLock[] = [];
   /** The time of each loss, by holder and key. */
   readonly #losses = new Map<string, number>();
   #figures = figuresOf([], '');
 
   /** Takes in a snapshot. Returns the rows that are new or changed, and the keys that are gone. */
   update(seen: PageSnapshot, nowMs: number): { rows: PageRow[]; gone: string[]; isNews: boolean } {
-    const { isFirst, locks, losses, coverage } = seen;
-    const time = { nowMs, offsetMs: nowMs - seen.atMs, isFirst };
+    const { atMs, isFirst, locks, silent, losses, coverage } = seen;
     const before = this.#rows;
     const idle = locks.filter(({ lock }) => lock.holders.length === 0 && lock.waiters > 0);
     this.#idle = new Map(idle.map(({ lock: { key } }) => [key, this.#idle.get(key) ?? nowMs]));
-    const all = locks.map((each) => rowOf(each, before.get(each.lock.key), this.#idle.get(each.lock.key), time));
+    const read = { isFirst, silent, nowMs, offsetMs: nowMs - atMs, idle: this.#idle };
+    const all = locks.map((each) => rowOf(each, before.get(each.lock.key), read));
     const shown = all.length <= maxRows ? all : all.sort(byTrouble).slice(0, maxRows);
     this.#rows = new Map(shown.map((row) => [row.key, row]));
-    for (const { key, id, at } of losses) this.lost(key, id, at + time.offsetMs);
-    if (!isFirst) this.#noticeLosses(locks, nowMs);
-    this.#silent = locks.filter(({ silent }) => silent.length > 0);
+    for (const { key, id, at } of losses) this.lost(key, id, at + read.offsetMs);
     const rows = this.rows().filter((row) => !isEqual(row, before.get(row.key)));
     const gone = [...before.keys()].filter((key) => !this.#rows.has(key));
     const figures = figuresOf(locks, coverage);
@@ -107,20 +103,10 @@ export class Ledger {
     const { since = null, exact = true } = first ?? {};
     return { ...this.#figures, oldest: since, exact, lost: this.#losses.size };
   }
-
-  /** Notes the losses of silent holders, which cannot report them. */
-  #noticeLosses(locks: readonly PageLock[], nowMs: number): void {
-    if (this.#silent.length === 0) return;
-    const holders = new Map(locks.map(({ lock }) => [lock.key, lock.holders]));
-    for (const { lock, silent } of this.#silent) {
-      const still = holders.get(lock.key) ?? [];
-      for (const id of silent) if (!still.some((holder) => holder.id === id)) this.lost(lock.key, id, nowMs);
-    }
-  }
 }
 
 /** The figures of a snapshot. `total` is the number of all rows, of which at most `maxRows` are shown. */
-function figuresOf(locks: readonly PageLock[], coverage: string) {
+function figuresOf(locks: readonly SeenLock[], coverage: string) {
   const held = locks.filter(({ lock }) => lock.holders.length > 0).length;
   const waiting = locks.reduce((sum, { lock }) => sum + lock.waiters, 0);
   return { held, waiting, total: locks.length, coverage };
@@ -136,10 +122,10 @@ function byTrouble(a: PageRow, b: PageRow): number {
   return trouble(a) - trouble(b) || b.waiters - a.waiters || since(a) - since(b);
 }
 
-function rowOf(seen: PageLock, old: PageRow | undefined, idleSince: number | undefined, time: ReadTime): PageRow {
+function rowOf(seen: SeenLock, old: PageRow | undefined, read: LedgerRead): PageRow {
   const { key, mode, waiters } = seen.lock;
-  const holders = seen.lock.holders.slice(0, maxHolders).map((holder) => holderOf(holder, seen, old, time));
-  const queue = seen.lock.queue.slice(0, maxWaiters).map((waiter) => waiterOf(waiter, seen, old, time));
+  const holders = seen.lock.holders.slice(0, maxHolders).map((holder) => holderOf(holder, seen, old, read));
+  const queue = seen.lock.queue.slice(0, maxWaiters).map((waiter) => waiterOf(waiter, seen, old, read));
   return {
     key,
     kind: mode ?? queue[0]?.kind ?? 'exclusive',
@@ -147,20 +133,20 @@ function rowOf(seen: PageLock, old: PageRow | undefined, idleSince: number | und
     more: Math.max(0, seen.lock.holders.length - maxHolders),
     queue,
     waiters,
-    badges: badgesOf(seen, idleSince, hasLongWait(holders, queue, time.nowMs), time.nowMs),
+    badges: badgesOf(seen.lock, hasLongWait(holders, queue, read.nowMs), read),
   };
 }
 
-function holderOf(holder: HolderState, seen: PageLock, old: PageRow | undefined, time: ReadTime): RowHolder {
+function holderOf(holder: HolderState, seen: SeenLock, old: PageRow | undefined, read: LedgerRead): RowHolder {
   const { id, owner, kind, permits, remaining } = holder;
   const same = old?.holders.find((each) => each.id === id);
-  const end = remaining === Number.POSITIVE_INFINITY ? null : Math.round(seen.atMs + remaining + time.offsetMs);
+  const end = remaining === Number.POSITIVE_INFINITY ? null : Math.round(seen.atMs + remaining + read.offsetMs);
   const until = steady(same?.until, end);
   const registered = seen.holds.find((each) => each.id === id);
   const { since, exact } =
     registered === undefined
-      ? (same ?? { since: time.nowMs, exact: !time.isFirst })
-      : { since: steady(same?.since, Math.round(registered.since + time.offsetMs)), exact: true };
+      ? (same ?? { since: read.nowMs, exact: !read.isFirst })
+      : { since: steady(same?.since, Math.round(registered.since + read.offsetMs)), exact: true };
   const span = Math.max(same?.span ?? 1, end === null ? 1 : leaseOf(remaining));
   // A longer lease already shows in its end.
   return { id, owner, kind, permits, since, exact, until, span: until === same?.until ? same!.span : span };
@@ -171,9 +157,9 @@ function leaseOf(remainingMs: number): number {
   return usualMs.find((ms) => ms >= remainingMs) ?? Math.ceil(remainingMs / hourMs) * hourMs;
 }
 
-function waiterOf(waiter: WaiterState, seen: PageLock, old: PageRow | undefined, time: ReadTime): RowWaiter {
+function waiterOf(waiter: WaiterState, seen: SeenLock, old: PageRow | undefined, read: LedgerRead): RowWaiter {
   const { owner, kind, waitingMs } = waiter;
-  const since = Math.round(seen.atMs - waitingMs + time.offsetMs);
+  const since = Math.round(seen.atMs - waitingMs + read.offsetMs);
   const same = old?.queue.find((each) => each.owner === owner && each.kind === kind && isSame(each.since, since));
   return same ?? { owner, kind, since };
 }
@@ -194,12 +180,11 @@ function hasLongWait(holders: readonly RowHolder[], queue: readonly RowWaiter[],
   return holders.every(({ since, exact }) => !exact || isLong(since));
 }
 
-function badgesOf(seen: PageLock, idleSince: number | undefined, isLongWait: boolean, nowMs: number): Badge[] {
-  const { lock } = seen;
-  const isSilent = seen.silent.length > 0;
+function badgesOf(lock: ListedLock, isLongWait: boolean, { idle, silent, nowMs }: LedgerRead): Badge[] {
+  const isSilent = silent.has(lock.key);
   const endless = lock.holders.some(({ remaining }) => remaining === Number.POSITIVE_INFINITY);
   const foreign = lock.holders.some((each) => foreignHolders.has(each));
-  const isFreeForLong = idleSince !== undefined && nowMs - idleSince >= stuckMs;
+  const isFreeForLong = nowMs - (idle.get(lock.key) ?? nowMs) >= stuckMs;
   const isHopeless = lock.waiters > 0 && endless && (isSilent || foreign);
   const has: Record<Badge, boolean> = {
     'long wait': isLongWait,

@@ -14,19 +14,16 @@ import type { Store } from '../../store/contract';
 import { storeOf } from '../../store/open';
 import { changedChannel, type Operator } from '../../store/operator';
 
-export interface PageLock extends SeenLock {
-  /** The ids of the holders whose processes are silent. */
-  readonly silent: readonly string[];
-}
-
 /** The locks that a read found, and the coverage in words. */
 export interface PageSnapshot {
   /** Set if the locks were not read shortly before. */
   readonly isFirst: boolean;
   /** The time of the read, in ms of the epoch by the store's clock. */
   readonly atMs: number;
-  readonly locks: readonly PageLock[];
-  /** Losses of the last hour that processes still report. */
+  readonly locks: readonly SeenLock[];
+  /** The keys of the locks that have a holder whose process is silent. */
+  readonly silent: ReadonlySet<string>;
+  /** Losses of the last hour that processes still report, and the losses of silent holders since the last read. */
   readonly losses: readonly RegisteredLoss[];
   readonly coverage: string;
 }
@@ -55,8 +52,8 @@ export class Source {
   readonly #operator: Operator;
   /** The holds that were registered at the last read. */
   #holds: readonly RegisteredHold[] = [];
-  /** The holds whose processes fell silent without releasing them. */
-  readonly #silent = new Map<string, RegisteredHold>();
+  /** The holds whose processes fell silent without releasing them. `isShown`: a read has found the hold since then. */
+  readonly #silent = new Map<string, RegisteredHold & { isShown?: boolean }>();
   /** Keys that no process has registered, as they were when they were last inspected. */
   readonly #others = new Map<string, SeenLock | undefined>();
   #sweep: AsyncGenerator<void, never> | undefined;
@@ -130,11 +127,8 @@ export class Source {
     const { isLocal } = this.#operator;
     this.#commands += Math.ceil((isLocal ? locks.size : snapshot.unsettled.length) / keysInCommand);
     if (!isLocal) await this.#inspectOthers(snapshot, locks);
-    for (const [name, { key, id }] of this.#silent) {
-      const isPending = this.#others.has(key) && !locks.has(key);
-      const isHeld = locks.get(key)?.lock.holders.some((holder) => holder.id === id);
-      if (!isPending && !isHeld) this.#silent.delete(name);
-    }
+    const losses = snapshot.registered.lost.filter(({ key }) => key.startsWith(this.#prefix));
+    const silent = this.#silentIn(locks, ({ key, id }) => losses.push({ key, id, at: snapshot.atMs }));
     this.#rows = locks.size;
     const isFirst = this.#isFirst;
     if (isFirst) this.#commands = 0;
@@ -142,8 +136,9 @@ export class Source {
     return {
       isFirst,
       atMs: snapshot.atMs,
-      locks: [...locks.values()].map((seen) => ({ ...seen, silent: this.#silentOf(seen) })),
-      losses: snapshot.registered.lost.filter(({ key }) => key.startsWith(this.#prefix)),
+      locks: [...locks.values()],
+      silent,
+      losses,
       coverage: this.#coverage(snapshot.registered.processes.size),
     };
   }
@@ -210,9 +205,20 @@ export class Source {
     if (this.#silent.size > 0) for (const hold of held) this.#silent.delete(nameOf(hold));
   }
 
-  #silentOf({ lock: { key, holders } }: SeenLock): readonly string[] {
-    if (this.#silent.size === 0) return [];
-    return holders.map(({ id }) => id).filter((id) => this.#silent.has(nameOf({ key, id })));
+  /** Returns the keys with silent holders, and forgets the silent holds that are over: `lose` hears of losses, which nobody reports. */
+  #silentIn(locks: ReadonlyMap<string, SeenLock>, lose: (hold: RegisteredHold) => void): Set<string> {
+    const keys = new Set<string>();
+    for (const [name, hold] of this.#silent) {
+      const { key, id, isShown } = hold;
+      if (locks.get(key)?.lock.holders.some((holder) => holder.id === id)) {
+        hold.isShown = true;
+        keys.add(key);
+      } else if (locks.has(key) || !this.#others.has(key)) {
+        this.#silent.delete(name);
+        if (isShown && !this.#isFirst) lose(hold);
+      }
+    }
+    return keys;
   }
 
   /** Redis refuses to inspect any key if the user lacks the right to one. From then on only the registry is read. */
