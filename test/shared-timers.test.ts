@@ -1,16 +1,17 @@
 // The timers of a clock, which are shared by what is due at about the same time.
 import { expect } from 'chai';
 import sinon from 'sinon';
-import { type Alarm, clearAlarm, Timers } from '../src/core/clock';
+import { type Alarm, Clock, clearAlarm } from '../src/core/clock';
 
 describe('shared timers', () => {
   let clock: sinon.SinonFakeTimers;
-  let timers: Timers;
+  let timers: Clock;
   let called: [name: string, atMs: number][];
 
   beforeEach(() => {
     clock = sinon.useFakeTimers({ now: 1_000, toFake: ['setTimeout', 'clearTimeout', 'performance'] });
-    timers = new Timers({ nowMs: () => performance.now(), stepMs: Number.POSITIVE_INFINITY });
+    const nowMs = (): number => performance.now();
+    timers = new Clock(nowMs, nowMs);
     called = [];
   });
 
@@ -19,7 +20,7 @@ describe('shared timers', () => {
   const call = (name: string) => () => void called.push([name, performance.now()]);
 
   it('what is due soon is called when it is due', () => {
-    for (const ms of [5, 1, 100, 0, 5]) timers.set(call(String(ms)), ms);
+    for (const ms of [5, 1, 100, 0, 5]) timers.setAlarm(call(String(ms)), ms);
     clock.tick(200);
     expect(called).to.deep.equal([
       ['0', 0],
@@ -31,7 +32,7 @@ describe('shared timers', () => {
   });
 
   it('what is due later is called with others, never late, and by one timer for a twentieth of a second', () => {
-    for (let ms = 800; ms < 1_000; ms++) timers.set(call(String(ms)), ms, 50);
+    for (let ms = 800; ms < 1_000; ms++) timers.setAlarm(call(String(ms)), ms, 50);
     expect(clock.countTimers()).to.equal(4);
     clock.tick(1_000);
     expect(called.length).to.equal(200);
@@ -41,9 +42,9 @@ describe('shared timers', () => {
 
   it('what is cleared is not called, not even by what is called before it; no timer is left of it', () => {
     const second = { alarm: undefined as Alarm | undefined };
-    timers.set(() => clearAlarm(second.alarm), 810, 50);
-    second.alarm = timers.set(call('second'), 820, 50);
-    clearAlarm(timers.set(call('alone'), 5_000, 50));
+    timers.setAlarm(() => clearAlarm(second.alarm), 810, 50);
+    second.alarm = timers.setAlarm(call('second'), 820, 50);
+    clearAlarm(timers.setAlarm(call('alone'), 5_000, 50));
     expect(clock.countTimers()).to.equal(1);
     clock.tick(10_000);
     clearAlarm(second.alarm);
@@ -52,14 +53,15 @@ describe('shared timers', () => {
 
   it('H93: what is due once the process has stood still is called at once, by a timer that is not set in the past', () => {
     let nowMs = 0;
-    const stalling = new Timers({ nowMs: () => (nowMs += 1_000), stepMs: Number.POSITIVE_INFINITY });
+    const read = (): number => (nowMs += 1_000);
+    const stalling = new Clock(read, read);
     const { setTimeout } = globalThis;
     const delays: number[] = [];
     globalThis.setTimeout = ((work: () => void, ms: number) => {
       delays.push(ms);
       return setTimeout(work, ms);
     }) as typeof setTimeout;
-    stalling.set(call('overdue'), 300);
+    stalling.setAlarm(call('overdue'), 300);
     globalThis.setTimeout = setTimeout;
     expect(delays).to.deep.equal([0]);
     clock.tick(0);
@@ -67,7 +69,7 @@ describe('shared timers', () => {
   });
 
   it('what is set while others are called waits for its own time', () => {
-    timers.set(() => timers.set(call('again'), 0), 800, 50);
+    timers.setAlarm(() => timers.setAlarm(call('again'), 0), 800, 50);
     clock.tick(800);
     expect(called).to.deep.equal([]);
     clock.tick(1);

@@ -151,7 +151,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   /** Gives up when the time is over, except in a pause. */
   #setAlarm(): void {
     if (this.#endMs === Number.POSITIVE_INFINITY) return;
-    this.#alarm ??= this.#clock.timers.setAt(() => {
+    this.#alarm ??= this.#clock.setAlarmAt(() => {
       if (!this.#strategy!.isPausing) this.giveUp(this.#failure ?? timedOut(this.awaited, this.#strategy!)); // H33b H72c
     }, this.#endMs);
   }

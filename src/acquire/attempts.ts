@@ -93,7 +93,7 @@ export class Attempts {
 
   pause(pauseMs: number, attempt: () => void): void {
     this.#plannedPauseMs = undefined;
-    this.#pause = clockOf(this.#spec.store).timers.set(() => {
+    this.#pause = clockOf(this.#spec.store).setAlarm(() => {
       this.#pause = undefined;
       attempt();
     }, pauseMs);

@@ -85,7 +85,7 @@ async function revert(
       () => false,
     );
     if (done || held.ended) break;
-    await new Promise<void>((resolve) => held.clock.timers.setIdle(resolve, commandTimeoutMs));
+    await new Promise<void>((resolve) => held.clock.setIdleAlarm(resolve, commandTimeoutMs));
   }
   if (!held.check()) void store.abandon({ keys, token, commandTimeoutMs, ticket: unknownTicket, held: { mode } }, late); // H76c
 }

@@ -1,6 +1,6 @@
-// The clock of waits, validity and timers: the clock of this process, unless a store has its own. Everything that is due at about the
-// same time shares one timer: the requests of thousands of queues and renewals leave in full batches, and what is at rest keeps a link
-// in a list instead of a timer.
+// The clock of waits and validity, and the alarms by it: the clock of this process, unless a store has its own. Everything that is due
+// at about the same time shares one timer: the requests of thousands of queues and renewals leave in full batches, and what is at rest
+// keeps a link in a list instead of a timer.
 //
 // Each timer is started with the present global function, so that a test's fake clock controls it. A runtime whose timers are
 // numbers (Cloudflare Workers, a browser) has no `unref`, and needs none. On Workers a timer ends with the incoming request that set it,
@@ -13,14 +13,6 @@ import { hasIncomingRequests } from './runtime';
 export interface Moment {
   readonly monoMs: number;
   readonly wallMs: number;
-}
-
-export interface Clock {
-  nowMs(): number;
-  wallMs(): number;
-  readonly timers: Timers;
-  /** Real ms after which this clock may show any time, whatever it shows now: it may leap, and no event tells of a leap. */
-  readonly stepMs: number;
 }
 
 /** A call that is due at some time. Setting it allocates nothing while there is a timer for its time. */
@@ -37,42 +29,43 @@ export const maxTimerMs = 2 ** 31 - 1;
 /** The maximum of calls in one turn of the event loop: a full batch. Ten thousand renewals at once would block it for a tenth of a second. */
 const maxInTurn = 128;
 
-export class Timers {
-  readonly #clock: Pick<Clock, 'nowMs' | 'stepMs'>;
+export class Clock {
+  readonly nowMs: () => number;
+  readonly wallMs: () => number;
+  /** Real ms after which this clock may show any time, whatever it shows now: it may leap, and no event tells of a leap. */
+  readonly stepMs: number;
   /** The timers by the time in ms at which they are due. */
   readonly #timers = new Map<number, SharedTimer>();
 
-  constructor(clock: Pick<Clock, 'nowMs' | 'stepMs'>) {
-    this.#clock = clock;
+  constructor(nowMs: () => number, wallMs: () => number, stepMs = Number.POSITIVE_INFINITY) {
+    this.nowMs = nowMs;
+    this.wallMs = wallMs;
+    this.stepMs = stepMs;
   }
 
   /** Calls `work` in `ms`, or up to `slackMs` earlier together with others; never, if `ms` is Infinity. */
-  set(work: () => void, ms: number, slackMs = 0): Alarm {
-    return this.#set(work, this.#clock.nowMs() + ms, slackMs, true);
+  setAlarm(work: () => void, ms: number, slackMs = 0): Alarm {
+    return this.setAlarmAt(work, this.nowMs() + ms, slackMs);
   }
 
-  /** Calls `work` at the time `atMs` of the clock; never, if that is Infinity. */
-  setAt(work: () => void, atMs: number): Alarm {
-    return this.#set(work, atMs, 0, true);
+  /** As `setAlarm`, but does not keep the process alive. */
+  setIdleAlarm(work: () => void, ms: number, slackMs = 0): Alarm {
+    return this.setAlarmAt(work, this.nowMs() + ms, slackMs, false);
   }
 
-  /** As `set`, but does not keep the process alive. */
-  setIdle(work: () => void, ms: number, slackMs = 0): Alarm {
-    return this.#set(work, this.#clock.nowMs() + ms, slackMs, false);
-  }
-
-  #set(ring: () => void, exactMs: number, slackMs: number, keepsAlive: boolean): Alarm {
+  /** As `setAlarm`, at the time `atMs` of this clock. */
+  setAlarmAt(ring: () => void, atMs: number, slackMs = 0, keepsAlive = true): Alarm {
     const alarm = { ring, keepsAlive, timer: undefined, before: undefined, after: undefined };
-    if (exactMs < Number.POSITIVE_INFINITY) this.add(alarm, exactMs, slackMs);
+    if (atMs < Number.POSITIVE_INFINITY) this.add(alarm, atMs, slackMs);
     return alarm;
   }
 
-  /** Sets an alarm for the time `exactMs` of the clock, or up to `slackMs` earlier. */
+  /** Sets an alarm for the time `exactMs` of this clock, or up to `slackMs` earlier. */
   add(alarm: Alarm, exactMs: number, slackMs: number): void {
     const dueMs = slackMs > 1 ? Math.floor(exactMs / slackMs) * slackMs : Math.ceil(exactMs - 0.001); // S26
     let timer = this.#timers.get(dueMs);
     if (timer === undefined || !timer.isOfPresentClock) {
-      timer = new SharedTimer(dueMs, slackMs > 1, this.#clock, this.#timers);
+      timer = new SharedTimer(dueMs, slackMs > 1, this, this.#timers);
       if (!hasIncomingRequests) this.#timers.set(dueMs, timer); // H90e
     }
     timer.add(alarm);
@@ -87,7 +80,7 @@ export function clearAlarm(alarm: Alarm | undefined): void {
 /** One timer for all that is due at one time. */
 class SharedTimer {
   readonly #dueMs: number;
-  readonly #clock: Pick<Clock, 'nowMs' | 'stepMs'>;
+  readonly #clock: Clock;
   readonly #all: Map<number, SharedTimer>;
   readonly #alarms = new LinkedList<Alarm>();
   #keepingAlive = 0;
@@ -100,7 +93,7 @@ class SharedTimer {
   /** True if the timer stays for the next alarm when all are cleared: to set and to clear one is 9 % of a lone pair. */
   readonly #stays: boolean;
 
-  constructor(dueMs: number, stays: boolean, clock: Pick<Clock, 'nowMs' | 'stepMs'>, all: Map<number, SharedTimer>) {
+  constructor(dueMs: number, stays: boolean, clock: Clock, all: Map<number, SharedTimer>) {
     this.#dueMs = dueMs;
     this.#stays = stays && this.#start === setReal && !hasIncomingRequests; // S22
     this.#clock = clock;
@@ -180,13 +173,10 @@ export function idle(timer: NodeJS.Timeout): NodeJS.Timeout {
 }
 
 /** The clock of this process. Looks up each function when called, so that a test's fake timers control this clock too. */
-export const systemClock: Clock = clockBy(
+export const systemClock: Clock = new Clock(
   () => performance.now(),
   () => Date.now(),
-  Number.POSITIVE_INFINITY,
 );
-
-export const { timers } = systemClock;
 
 export function now(clock: Clock = systemClock): Moment {
   return { monoMs: clock.nowMs(), wallMs: clock.wallMs() };
@@ -199,15 +189,6 @@ export function earlier({ monoMs, wallMs }: Moment, ms: number): Moment {
 
 export function clockOf({ clock }: { readonly clock?: Clock | undefined }): Clock {
   return clock ?? systemClock;
-}
-
-/** A clock that shows the time of `nowMs`, which may leap. Timers check it every 10 ms. */
-export function leapingClock(nowMs: () => number): Clock {
-  return clockBy(nowMs, nowMs, 10);
-}
-
-function clockBy(nowMs: () => number, wallMs: () => number, stepMs: number): Clock {
-  return { nowMs, wallMs, timers: new Timers({ nowMs, stepMs }), stepMs };
 }
 
 /** Ends the wait of a function early. If the bell rings while the function does not wait, its next wait ends at once. */
@@ -225,7 +206,7 @@ export class Bell {
     if (!this.#isRung) {
       let alarm: Alarm | undefined;
       await new Promise<void>((resolve) => {
-        alarm = timers.set(resolve, ms);
+        alarm = systemClock.setAlarm(resolve, ms);
         this.#wake = resolve;
       });
       clearAlarm(alarm);

@@ -168,7 +168,7 @@ export class Keeper {
     this.#abort?.(loss);
     // A release in this turn stops the timer: a lock that is released late was not forgotten.
     if (loss.reason !== 'expired' || this.#onForgotten === undefined) return;
-    this.#alarm = this.#held.clock.timers.setIdle(this.#onForgotten, 0);
+    this.#alarm = this.#held.clock.setIdleAlarm(this.#onForgotten, 0);
   }
 
   stop(): void {
@@ -244,7 +244,7 @@ export class Keeper {
     const waitMs = Math.min(watchMs, this.#dueMs - this.#held.clock.nowMs());
     // The clocks of many locks are checked together, up to 50 ms early.
     const slackMs = waitMs === wallCheckMs ? 50 : 0;
-    this.#alarm = this.#held.clock.timers.setIdle(() => this.#onTimer(), waitMs, slackMs);
+    this.#alarm = this.#held.clock.setIdleAlarm(() => this.#onTimer(), waitMs, slackMs);
   }
 
   #onTimer(): void {

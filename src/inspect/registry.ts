@@ -5,7 +5,7 @@
 //
 // Invariant: what is written is for people to read. No lock depends on it, and no failure of it is a failure of a lock.
 import { v4 as uuid } from 'uuid';
-import { type Alarm, clearAlarm, clockOf, timers } from '../core/clock';
+import { type Alarm, clearAlarm, clockOf, systemClock } from '../core/clock';
 import { type Key, listOf } from '../core/keys';
 import { kindOfMode } from '../core/lock-state';
 import type { Settings } from '../core/options';
@@ -164,7 +164,7 @@ class Registry implements ScopeObserver {
   #schedule(ms: number): void {
     this.#isSoon = ms < everyMs;
     clearAlarm(this.#alarm);
-    this.#alarm = timers.setIdle(() => void this.#write(), ms);
+    this.#alarm = systemClock.setIdleAlarm(() => void this.#write(), ms);
   }
 
   /** Writes what has changed, one write at a time. */

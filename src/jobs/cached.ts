@@ -121,7 +121,7 @@ function within<T>(work: Promise<T>, signal: AbortSignal | undefined, endMs: num
   if (signal === undefined && endMs === Number.POSITIVE_INFINITY) return work;
   return new Promise((resolve, reject) => {
     const over = (): void => reject(new Error('the wait is over'));
-    const timeout = clock.timers.set(over, endMs - clock.nowMs());
+    const timeout = clock.setAlarm(over, endMs - clock.nowMs());
     const stopListening = signal && onAbort(signal, over);
     const end = (): void => {
       clearAlarm(timeout);

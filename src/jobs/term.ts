@@ -4,7 +4,7 @@
 // The leader's record is written beside the lock, under the lock's token: at the beginning, with each proclamation, and every 45
 // minutes.
 
-import { type Alarm, clearAlarm, timers } from '../core/clock';
+import { type Alarm, clearAlarm, systemClock } from '../core/clock';
 import { LockLostError, optionError } from '../core/errors';
 import { warn } from '../core/events';
 import { describe } from '../core/keys';
@@ -109,7 +109,7 @@ export class HeldTerm implements Term {
       },
     );
     if (this.#isOver || this.#held.ended) return;
-    this.#alarm = timers.setIdle(() => void this.#writeAndKeep(), againInMs);
+    this.#alarm = systemClock.setIdleAlarm(() => void this.#writeAndKeep(), againInMs);
   }
 
   #write(text: string): Promise<boolean> {

@@ -105,7 +105,7 @@ export class Queues implements QueuePort {
 
   /** Requests that are not due soon are made up to 50 ms early, so that those of thousands of queues leave in full batches. */
   setTimer(work: () => void, ms: number): Alarm {
-    return this.clock.timers.set(work, ms, ms < 250 ? 0 : 50);
+    return this.clock.setAlarm(work, ms, ms < 250 ? 0 : 50);
   }
 
   get minPollMs(): number {

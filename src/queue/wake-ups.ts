@@ -3,7 +3,7 @@
 // every waiter is woken.
 
 import { v4 as uuid } from 'uuid';
-import { type Alarm, clearAlarm, timers } from '../core/clock';
+import { type Alarm, clearAlarm, systemClock } from '../core/clock';
 import { setImmediate } from '../core/real-timers';
 import { refusal } from '../store/backend-errors';
 import type { Channels, Listening, Store } from '../store/contract';
@@ -109,7 +109,7 @@ export class WakeUps {
       // A hundred thousand calls in this turn can take longer than the limit. And after a blocked event loop, timers run before the
       // replies that have arrived are read.
       setImmediate(() => {
-        if (!isOver) alarm = timers.set(() => setImmediate(() => end(reject)), withinMs); // H27b
+        if (!isOver) alarm = systemClock.setAlarm(() => setImmediate(() => end(reject)), withinMs); // H27b
       });
       this.open(key).then(
         () => end(resolve),

@@ -1,7 +1,7 @@
 // Tokens of requests with an unknown outcome. Each is released until Redis has answered after the last moment at which the
 // token could still take a lock.
 
-import { now, timers } from '../core/clock';
+import { now, systemClock } from '../core/clock';
 import type { LockBackendError } from '../core/errors';
 import type { LateRequest } from './late-request';
 
@@ -48,5 +48,5 @@ async function keepReleasing(release: () => Promise<boolean>, pauseMs: number): 
 }
 
 function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => timers.setIdle(resolve, ms));
+  return new Promise((resolve) => systemClock.setIdleAlarm(resolve, ms));
 }

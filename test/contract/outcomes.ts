@@ -4,7 +4,7 @@ import { AsyncLocalStorage, createHook } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { once } from 'node:events';
 import { setImmediate as turn } from 'node:timers/promises';
-import { type Alarm, Timers } from '../../src/core/clock';
+import { type Alarm, Clock } from '../../src/core/clock';
 import type redisExpLock from '../../src/index';
 
 type WithLock = redisExpLock.WithLock;
@@ -87,8 +87,8 @@ export function libraryTimers(): TimerCount {
   const open = new Map<Alarm, Error>();
   let isOver = false;
   ofTest.enterWith(open);
-  const { add } = Timers.prototype;
-  Timers.prototype.add = function (alarm, exactMs, slackMs) {
+  const { add } = Clock.prototype;
+  Clock.prototype.add = function (alarm, exactMs, slackMs) {
     const whose = ofTest.getStore();
     if (whose === open) open.set(alarm, new Error('set'));
     // What rings for others, on a timer that they share with this test, stays theirs.
@@ -101,7 +101,7 @@ export function libraryTimers(): TimerCount {
   forgetTimers = () => {
     isOver = true;
     ofTest.disable(); // a storage that was used once makes every promise of the process dearer
-    Timers.prototype.add = add;
+    Clock.prototype.add = add;
     forgetTimers = before;
     before();
   };

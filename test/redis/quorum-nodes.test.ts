@@ -10,7 +10,7 @@ import { Nodes } from '../../src/store/quorum/nodes';
 import type { Round } from '../../src/store/quorum/round';
 
 describe('nodes of a quorum of which none can be asked', () => {
-  const clock = { timers: { setIdle: () => undefined } } as unknown as Clock;
+  const clock = { setIdleAlarm: () => undefined } as unknown as Clock;
   const silence = () => new LockBackendError('silence', { unknown: true });
   const silent = { release: () => Promise.reject(silence()) } as unknown as Node;
   const nodes = new Nodes([silent, silent, silent], clock);
@@ -47,7 +47,7 @@ describe('nodes of a quorum of which none can be asked', () => {
 
   it('H66: a node that has granted a lock is asked for its release, although another silent one recovers before it', async () => {
     const probes: (() => void)[] = [];
-    const probing = { nowMs: () => 0, timers: { setIdle: (probe: () => void) => void probes.push(probe) } };
+    const probing = { nowMs: () => 0, setIdleAlarm: (probe: () => void) => void probes.push(probe) };
     const store = {
       generation: () => 1,
       identify: () => Promise.resolve({ runId: '', uptimeMs: 60_000, isNew: false }),

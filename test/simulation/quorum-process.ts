@@ -2,7 +2,7 @@
  * One process of a simulated world, with a clock and a quorum of its own: it takes the lock, holds it, renews it, changes it in
  * place, and releases it, as `src/acquire/acquisition.ts`, `src/acquire/change.ts` and `src/hold/keeper.ts` do.
  */
-import { type Clock, now, type Timers } from '../../src/core/clock';
+import { type Alarm, type Clock, now } from '../../src/core/clock';
 import { LockBackendError } from '../../src/core/errors';
 import { trustedMs } from '../../src/hold/validity';
 import type {
@@ -48,9 +48,8 @@ export class Process {
     this.clock = {
       nowMs: () => startMs + world.nowMs * this.#rate,
       wallMs: () => 0,
-      stepMs: Number.POSITIVE_INFINITY,
-      timers: timersOf(world, this.#rate),
-    };
+      setIdleAlarm: alarmsOf(world, this.#rate),
+    } as unknown as Clock;
     this.#quorum = open(this);
     this.#quorum.join();
     this.#turn = this.#newTurn();
@@ -302,14 +301,13 @@ export class Process {
   }
 }
 
-/** Timers of a clock that runs at this rate; as many of their methods as a quorum calls. */
-function timersOf(world: WorldOfProcesses, rate: number): Timers {
-  const setIdle = (work: () => void, ms: number): unknown => {
+/** The alarms of a clock that runs at this rate, as far as a quorum sets any. */
+function alarmsOf(world: WorldOfProcesses, rate: number): Clock['setIdleAlarm'] {
+  return (work, ms) => {
     const event = world.after(ms / rate, work);
     const clear = (): void => {
       event.gone = true;
     };
-    return { timer: { clear } };
+    return { timer: { clear } } as unknown as Alarm;
   };
-  return { setIdle } as unknown as Timers;
 }

@@ -386,7 +386,7 @@ class Connection implements Node {
     const server = this.#server;
     return new Promise((resolve, reject) => {
       const fail = (why: string): void => reject(new LockBackendError(why, { unknown: true }));
-      const deadline = this.#process.clock.timers.setIdle(() => fail('silence'), timeoutMs);
+      const deadline = this.#process.clock.setIdleAlarm(() => fail('silence'), timeoutMs);
       const { runs } = server;
       const arrive = (): void => {
         if (server.frozenUntilMs > world.nowMs) return void world.after(server.frozenUntilMs - world.nowMs, arrive);

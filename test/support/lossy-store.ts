@@ -3,12 +3,11 @@
  * served. Its clock is the process's own, so that fake timers own it.
  */
 
-import { Timers } from '../../src/core/clock';
+import { Clock } from '../../src/core/clock';
 import { LockBackendError } from '../../src/core/errors';
 import type {
   AcquireReply,
   AcquireRequest,
-  Clock,
   ExtendReply,
   ExtendRequest,
   ReleaseReply,
@@ -22,12 +21,10 @@ import { storeOf } from '../../src/store/open';
 export type Fate = 'request lost' | 'reply lost' | 'refused' | 'held' | 'not sent' | 'late';
 type Verb = 'acquire' | 'extend' | 'release';
 
-export const clock: Clock = {
-  nowMs: () => performance.now(),
-  wallMs: () => Date.now(),
-  stepMs: 0,
-  timers: new Timers({ nowMs: () => performance.now(), stepMs: Number.POSITIVE_INFINITY }),
-};
+export const clock = new Clock(
+  () => performance.now(),
+  () => Date.now(),
+);
 
 export interface LossyStore extends Store {
   /** The fates of the next requests of a verb, in order. */

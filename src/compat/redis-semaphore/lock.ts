@@ -2,7 +2,7 @@
 // this process wakes it. A held lock is refreshed until it is released or its loss is noticed.
 // A held lock of the library counts the validity, and has the signal. It neither renews nor releases: redis-semaphore refreshes and
 // releases by methods that a subclass may replace.
-import { type Alarm, clearAlarm, clockOf, timers } from '../../core/clock';
+import { type Alarm, clearAlarm, clockOf, systemClock } from '../../core/clock';
 import { LockBackendError, NotAcquiredLockError } from '../../core/errors';
 import { peerKey } from '../../core/keys';
 import { defaults } from '../../core/options';
@@ -236,7 +236,7 @@ export abstract class PeerLock {
       this.#refreshIn(this._refreshTimeInterval);
       void this._processRefresh();
     };
-    this.#nextRefresh = timers.setIdle(refresh, Math.min(ms, this._refreshTimeInterval));
+    this.#nextRefresh = systemClock.setIdleAlarm(refresh, Math.min(ms, this._refreshTimeInterval));
   }
 
   /** @internal Makes one attempt, after all other requests under our identifier. Resolves with false if the lock is held. */
@@ -315,7 +315,7 @@ export abstract class PeerLock {
     const untilMs = this.#mayExecuteUntilMs;
     this.#mayExecuteUntilMs = 0;
     await this._release().catch(() => {});
-    await new Promise<void>((resolve) => timers.setIdle(resolve, untilMs - performance.now()));
+    await new Promise<void>((resolve) => systemClock.setIdleAlarm(resolve, untilMs - performance.now()));
     await this._release().catch(() => {});
   }
 

@@ -1,7 +1,7 @@
 // The memory store: the machine with a clock, for all locks of one process. No other process sees it.
 //
 // Invariant: time only goes forward, whatever its clock does, so that fences do too.
-import { type Clock, clockOf, leapingClock } from '../../core/clock';
+import { Clock, clockOf } from '../../core/clock';
 import { type Key, listOf, lockKey } from '../../core/keys';
 import { checkValue, functionRule, lifetimeRule, optionsOf } from '../../core/options';
 import { nextTick } from '../../core/real-timers';
@@ -47,6 +47,8 @@ export interface MemoryStore extends EmbeddedStore {
 const stranger = 'a stranger';
 /** The number of rows below which a sweep is not worth its cost. */
 const smallestSweep = 4096;
+/** The pause after which timers look at a given clock again: it may leap. */
+const leapCheckMs = 10;
 
 /**
  * A place for locks that only this process uses: no server, no package, nothing to connect. Each call makes another place.
@@ -104,7 +106,8 @@ export class MemoryTable implements Table {
 
   constructor(now?: () => number) {
     this.#readMs = now?.() ?? performance.now();
-    this.clock = now && leapingClock(() => this.#microsAt(now()) / 1000);
+    const nowMs = now && ((): number => this.#microsAt(now()) / 1000);
+    this.clock = nowMs && new Clock(nowMs, nowMs, leapCheckMs);
     this.#machine = new Machine((channel, id, key) => this.#tell(channel, `${id} ${key}`), this.#rows);
   }
 

@@ -36,7 +36,7 @@ export async function extendByMajority(nodes: Nodes, request: ExtendRequest, sen
 function orTooLate(reply: Promise<ExtendReply>, untilMs: number, clock: Clock): Promise<ExtendReply> {
   return reply.catch(async (error: LockBackendError) => {
     const leftMs = untilMs - clock.nowMs();
-    if (error.unknown && leftMs > 0) await new Promise<void>((resolve) => clock.timers.setIdle(resolve, leftMs));
+    if (error.unknown && leftMs > 0) await new Promise<void>((resolve) => clock.setIdleAlarm(resolve, leftMs));
     throw error;
   });
 }

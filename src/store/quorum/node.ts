@@ -135,7 +135,7 @@ export class QuorumNode {
   }
 
   #probeIn(ms: number): void {
-    this.#probe = this.#clock.timers.setIdle(() => {
+    this.#probe = this.#clock.setIdleAlarm(() => {
       this.#identify(maxProbeMs).then(
         () => this.answered(),
         () => this.silence && this.#probeIn(Math.min(2 * ms, maxProbeMs)),

@@ -103,7 +103,7 @@ export class Round {
     this.#errors.push(...this.#nodes.skipped([...first, ...rest]));
     this.#rest = rest;
     if (rest.length > 0)
-      this.#restAlarm = this.#nodes.clock.timers.setIdle(() => this.#onLate(), restAfterMs + gridMs, gridMs);
+      this.#restAlarm = this.#nodes.clock.setIdleAlarm(() => this.#onLate(), restAfterMs + gridMs, gridMs);
     this.#ask(first);
   }
 

@@ -1,6 +1,6 @@
 // Lists the locks of one server among all its keys, in small steps. No command takes long, and the steps together take a small share of the server's
 // time, as the server itself reports it.
-import { timers } from '../../core/clock';
+import { systemClock } from '../../core/clock';
 import { mayBeLock } from '../../core/keys';
 import { isOfRegistry } from '../operator';
 import type { SendWords } from './client';
@@ -40,7 +40,7 @@ export async function* scanKeys(
     const spentMs = (takenMicros ?? keysInScan * scanMicros + keys.length * inspectMicros) / 1000;
     // The server's figure includes the scripts of others; but our commands took at most the time for which we waited for them.
     const restMs = Math.max(0, Math.min(spentMs, busyMs) / serverShare - busyMs);
-    await new Promise<void>((resolve) => timers.set(resolve, restMs));
+    await new Promise<void>((resolve) => systemClock.setAlarm(resolve, restMs));
   }
 }
 

@@ -2,7 +2,7 @@
 // kept for a viewer whose stream is full: when the stream has room, the viewer is sent a new snapshot.
 //
 // Invariant: at most one read is in progress, and none begins while there is no viewer. At most one message waits for each viewer.
-import { type Alarm, clearAlarm, timers } from '../../core/clock';
+import { type Alarm, clearAlarm, systemClock } from '../../core/clock';
 import { Ledger } from './ledger';
 import type { PageSnapshot, Source } from './source';
 
@@ -109,7 +109,7 @@ export class Watch {
   #schedule(): void {
     if (this.#isReading || this.#viewers.size === 0) return;
     clearAlarm(this.#alarm);
-    this.#alarm = timers.setIdle(() => void this.#poll(), this.#source.pauseMs(this.#isNews));
+    this.#alarm = systemClock.setIdleAlarm(() => void this.#poll(), this.#source.pauseMs(this.#isNews));
   }
 
   async #poll(): Promise<void> {

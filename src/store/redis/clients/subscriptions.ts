@@ -4,7 +4,7 @@
 //
 // Invariant: there is no connection without a subscription, nor after the owner has closed the client. Neither the connection
 // nor a timer here keeps a process alive.
-import { type Alarm, clearAlarm, idle, timers } from '../../../core/clock';
+import { type Alarm, clearAlarm, idle, systemClock } from '../../../core/clock';
 import type { Channels } from '../../contract';
 
 /** A connected subscriber, whose errors are ignored after its end. */
@@ -64,7 +64,7 @@ export function subscribeOver(open: OpenSubscriber, isClosed: () => boolean): Ch
 
   function recoverSoon(): void {
     clearAlarm(recovery);
-    recovery = timers.setIdle(recover, pauseMs);
+    recovery = systemClock.setIdleAlarm(recover, pauseMs);
     pauseMs = Math.min(2 * pauseMs, maxPauseMs);
   }
 

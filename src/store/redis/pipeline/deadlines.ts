@@ -1,5 +1,5 @@
 // Requests that are on their way to Redis, each with a deadline of our own.
-import { type Alarm, clearAlarm, timers } from '../../../core/clock';
+import { type Alarm, clearAlarm, systemClock } from '../../../core/clock';
 import type { LockBackendError } from '../../../core/errors';
 import type { Key } from '../../../core/keys';
 import { setImmediate } from '../../../core/real-timers';
@@ -63,7 +63,7 @@ export class PendingRequest<C extends StoreCall | undefined = undefined> impleme
   /** Begins the time until the deadline: the request is sent now. */
   onSent(nowMs: number = performance.now()): void {
     this.deadlineMs = nowMs + this.#timeoutMs;
-    timers.add(this, this.deadlineMs, this.#timeoutMs / 100); // H17b
+    systemClock.add(this, this.deadlineMs, this.#timeoutMs / 100); // H17b
   }
 
   resolve(reply: unknown): void {

@@ -4,7 +4,7 @@
 //
 // A waiting request has no deadline of its own while Redis answers others. Room is given back by each reply and by each deadline, so
 // whenever requests wait, at least one other is in flight or about to be sent.
-import { type Alarm, clearAlarm, timers } from '../../../core/clock';
+import { type Alarm, clearAlarm, systemClock } from '../../../core/clock';
 import type { Key } from '../../../core/keys';
 import { type Linked, LinkedList } from '../../../core/linked-list';
 import { setImmediate } from '../../../core/real-timers';
@@ -61,7 +61,7 @@ export class SendWindow {
       let alarm: Alarm | undefined;
       let sinceMs = performance.now();
       const watch = (): void => {
-        alarm = timers.setAt(() => setImmediate(onTime), sinceMs + timeoutMs);
+        alarm = systemClock.setAlarmAt(() => setImmediate(onTime), sinceMs + timeoutMs);
       };
       // After a blocked event loop, timers run before the replies that have arrived are read.
       const onTime = (): void => {

@@ -5,7 +5,7 @@
 // counter of a plain server (CROSSSLOT), which proves that nothing ran. From then on the client counts as one of a cluster, and
 // the call goes again at once with the fence counter of its slot.
 
-import { timers } from '../../../core/clock';
+import { systemClock } from '../../../core/clock';
 import { fenceKey, fenceKeyBeside, type Key, slotOf } from '../../../core/keys';
 import { codeOf, isNoScript } from '../../backend-errors';
 import type { Readiness, ScriptClient } from '../client';
@@ -81,7 +81,7 @@ export class Sender {
     }
     const isMoving = this.client.clustered && movingErrors.has(code);
     if (!isMoving || performance.now() + movingPauseMs >= deadlineMs) return handler.reject(error);
-    timers.setIdle(() => this.send(call, handler), movingPauseMs); // H56
+    systemClock.setIdleAlarm(() => this.send(call, handler), movingPauseMs); // H56
   }
 }
 
@@ -109,7 +109,7 @@ function noClusterClient(cause: Error): Error {
 export async function readyWithin(client: ScriptClient, ms: number): Promise<Readiness> {
   const endMs = performance.now() + ms;
   while (client.readiness() === 'soon' && performance.now() < endMs) {
-    await new Promise<void>((resolve) => timers.set(resolve, readinessPollMs));
+    await new Promise<void>((resolve) => systemClock.setAlarm(resolve, readinessPollMs));
   }
   return client.readiness();
 }
