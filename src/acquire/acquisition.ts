@@ -4,7 +4,7 @@
 // The strategies: a mutex makes an attempt, and then joins a queue of its process or polls (queued.ts). A caller of a key with several
 // holders waits with other callers of its process for one member (queue/group.ts), or has its own entry in the Redis queue (entry.ts).
 
-import { type Alarm, type Clock, clearAlarm, clockOf } from '../core/clock';
+import { type Alarm, clearAlarm } from '../core/clock';
 import { forKey, type LockBackendError, rejectAtCaller } from '../core/errors';
 import { onAbort } from '../core/on-abort';
 import { nextTick } from '../core/real-timers';
@@ -75,19 +75,15 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   }
 
   get leftMs(): number {
-    return this.#endMs - this.#clock.nowMs();
-  }
-
-  get #clock(): Clock {
-    return clockOf(this.awaited.store);
+    return this.#endMs - this.awaited.store.clock.nowMs();
   }
 
   start(): void {
-    const { settings, scope, endMs } = this.awaited;
+    const { settings, scope, store, endMs } = this.awaited;
     const { timeoutMs, signal } = settings;
     const refusal = refusalOf(this.awaited) ?? deadlockOf(this.awaited);
     if (refusal !== undefined) return this.#fail(refusal);
-    if (timeoutMs) this.#endMs = endMs ?? this.#clock.nowMs() + timeoutMs;
+    if (timeoutMs) this.#endMs = endMs ?? store.clock.nowMs() + timeoutMs;
     this.#strategy = strategyFor(this.awaited, this); // H33
     this.#strategy.begin();
     this.#isStarting = false;
@@ -151,7 +147,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   /** Gives up when the time is over, except in a pause. */
   #setAlarm(): void {
     if (this.#endMs === Number.POSITIVE_INFINITY) return;
-    this.#alarm ??= this.#clock.setAlarmAt(() => {
+    this.#alarm ??= this.awaited.store.clock.setAlarmAt(() => {
       if (!this.#strategy!.isPausing) this.giveUp(this.#failure ?? timedOut(this.awaited, this.#strategy!)); // H33b H72c
     }, this.#endMs);
   }

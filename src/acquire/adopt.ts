@@ -1,7 +1,6 @@
 // Adopting a lock that another process detached: same token, same fence, a lifetime from now, by one extension. Adopting never
 // shortens the lifetime in Redis, so that a second adoption takes nothing from the first adopter.
 
-import { clockOf } from '../core/clock';
 import { forKey, LockBackendError, optionError } from '../core/errors';
 import { warningsWanted } from '../core/events';
 import { describe } from '../core/keys';
@@ -39,7 +38,7 @@ async function extendOnce(spec: AcquireSpec, token: string): Promise<Moment | nu
   const { key, keys, settings, store } = spec;
   const { lifetimeMs, commandTimeoutMs } = settings;
   checkWanted(spec);
-  const validUntilMs = clockOf(store).nowMs() + commandTimeoutMs;
+  const validUntilMs = store.clock.nowMs() + commandTimeoutMs;
   const request = { keys, token, lifetimeMs, exact: false, validUntilMs, commandTimeoutMs };
   const begin = (): boolean => refusalOf(spec) === undefined;
   const reply = await store.extend({ ...request, begin }).catch((error) => {
@@ -51,7 +50,7 @@ async function extendOnce(spec: AcquireSpec, token: string): Promise<Moment | nu
     throw new LockBackendError(`Redis ran the adoption of ${describe(key)} too late`, { key });
   }
   if (reply.outcome !== 'extended') return null;
-  const error = tooLate(key, reply.sent, lifetimeMs, clockOf(store));
+  const error = tooLate(key, reply.sent, lifetimeMs, store.clock);
   if (error !== undefined) throw error;
   return reply.sent;
 }

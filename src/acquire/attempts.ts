@@ -2,7 +2,7 @@
 // lost is made again, finds its own token, and gets the same grant. A token whose attempt was given up with an unknown outcome, or
 // granted too late, is abandoned: it is released and never used again.
 
-import { type Alarm, clearAlarm, clockOf } from '../core/clock';
+import { type Alarm, clearAlarm } from '../core/clock';
 import { forKey, LockBackendError } from '../core/errors';
 import type { Settings } from '../core/options';
 import { newToken } from '../core/token';
@@ -93,7 +93,7 @@ export class Attempts {
 
   pause(pauseMs: number, attempt: () => void): void {
     this.#plannedPauseMs = undefined;
-    this.#pause = clockOf(this.#spec.store).setAlarm(() => {
+    this.#pause = this.#spec.store.clock.setAlarm(() => {
       this.#pause = undefined;
       attempt();
     }, pauseMs);
@@ -175,7 +175,7 @@ export class Attempts {
 
   #mayExecute(): void {
     const { store, settings } = this.#spec;
-    this.late = new LateRequest(clockOf(store).nowMs(), settings.commandTimeoutMs);
+    this.late = new LateRequest(store.clock.nowMs(), settings.commandTimeoutMs);
   }
 
   #releaseRequest(token: string): ReleaseRequest {

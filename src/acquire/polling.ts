@@ -1,7 +1,6 @@
 // Polling: attempts with pauses between them, until one is granted or the wait is over. Two strategies go on from it once the key was
 // busy and wake-ups are open (queued.ts, entry.ts).
 
-import { clockOf } from '../core/clock';
 import { LockBackendError } from '../core/errors';
 import { lockEvent, warn } from '../core/events';
 import { describe } from '../core/keys';
@@ -92,7 +91,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     if (!reply.granted) return this.next(undefined);
     const { fence, sent, mode, others = 0 } = reply;
     const { key, store, settings } = this.spec;
-    const error = tooLate(key, sent, settings.lifetimeMs, clockOf(store));
+    const error = tooLate(key, sent, settings.lifetimeMs, store.clock);
     if (error === undefined) {
       this.caller.take({ token, fence, sent, mode, late: this.attempts.late }, others, this);
       return this.stop();

@@ -4,6 +4,7 @@
 // The key holds the identifier of an object, which is the same for each acquire. So an object requests a lock only while no other
 // request under its identifier is under way, and never takes its own lock for a new one.
 
+import { now } from '../core/clock';
 import { LockBackendError } from '../core/errors';
 import { peerKey, unusedName } from '../core/keys';
 import type { RedisLike } from '../core/redis-like';
@@ -11,7 +12,7 @@ import { trustedMs } from '../hold/validity';
 import type { AcquireRequest, Node, Store } from '../store/contract';
 import { storeOf } from '../store/open';
 import { redisStore } from '../store/redis/store';
-import { nowAt, type PeerGrant, PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
+import { type PeerGrant, PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
 import { askPermits, releaseScript, takeScript } from './redis-semaphore/permits';
 import { atOnce, commandTimeoutMs } from './stores';
 import { wakeNext } from './waiters';
@@ -136,7 +137,7 @@ class PeerSemaphore extends Mutex {
 
   /** @internal */
   protected override async _ask(): Promise<PeerGrant | false> {
-    const sent = nowAt(this._store);
+    const sent = now(this._store.clock);
     return (await this.#take(this._limit)) && { fence: 0, sent };
   }
 
@@ -243,7 +244,7 @@ export class RedlockMutex extends PeerLock {
 
   /** @internal */
   protected async _request(): Promise<PeerGrant | false> {
-    const sent = nowAt(this._store);
+    const sent = now(this._store.clock);
     const fences = new Map<Node, number>();
     const isGranted = await this.#byMajority(async (node) => {
       const reply = await node.acquire(this.#requestTo(node)).catch((error) => this._failed(error));
@@ -252,7 +253,7 @@ export class RedlockMutex extends PeerLock {
     });
     const fence = Math.max(0, ...fences.values());
     const isAgreed = isGranted && (await this.#agree(fences, fence));
-    const tookMs = nowAt(this._store).monoMs - sent.monoMs;
+    const tookMs = now(this._store.clock).monoMs - sent.monoMs;
     if (isAgreed && tookMs < trustedMs(this._acquireOptions.lockTimeout)) return { fence, sent };
     await this._release();
     return false;

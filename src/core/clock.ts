@@ -187,10 +187,6 @@ export function earlier({ monoMs, wallMs }: Moment, ms: number): Moment {
   return { monoMs: monoMs - ms, wallMs: wallMs - ms };
 }
 
-export function clockOf({ clock }: { readonly clock?: Clock | undefined }): Clock {
-  return clock ?? systemClock;
-}
-
 /** Ends the wait of a function early. If the bell rings while the function does not wait, its next wait ends at once. */
 export class Bell {
   #isRung = false;

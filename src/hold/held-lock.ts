@@ -2,7 +2,6 @@
 // *lost*. A lost lock stays lost: if a late answer says otherwise, the key is released. A release goes to the source of the
 // grant, such as a queue. All timers of a held lock end with the lock.
 
-import { clockOf } from '../core/clock';
 import { forKey, LockLostError, type LossReason } from '../core/errors';
 import { type LockKind, warn } from '../core/events';
 import { describe, type Key, listOf } from '../core/keys';
@@ -114,7 +113,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   }
 
   get clock(): Clock {
-    return clockOf(this.context.store);
+    return this.context.store.clock;
   }
 
   get ended(): boolean {

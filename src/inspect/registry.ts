@@ -5,7 +5,7 @@
 //
 // Invariant: what is written is for people to read. No lock depends on it, and no failure of it is a failure of a lock.
 import { v4 as uuid } from 'uuid';
-import { type Alarm, clearAlarm, clockOf, systemClock } from '../core/clock';
+import { type Alarm, clearAlarm, systemClock } from '../core/clock';
 import { type Key, listOf } from '../core/keys';
 import { kindOfMode } from '../core/lock-state';
 import type { Settings } from '../core/options';
@@ -125,7 +125,7 @@ class Registry implements ScopeObserver {
   }
 
   began(scope: Scope, one: HeldLock | Cancellable): void {
-    this.#entries.set(one, { sinceMs: clockOf(this.#store).nowMs(), place: this.#places++, text: '' });
+    this.#entries.set(one, { sinceMs: this.#store.clock.nowMs(), place: this.#places++, text: '' });
     if (!this.#scopes.has(scope) && !scope.closed) this.#join(scope);
     this.#changed();
   }
@@ -152,7 +152,7 @@ class Registry implements ScopeObserver {
 
   /** A lost lock is reported for as long as anything is written down. */
   #lose({ keys, storedToken }: HeldLock): void {
-    const atMs = clockOf(this.#store).nowMs();
+    const atMs = this.#store.clock.nowMs();
     for (const key of listOf(keys)) this.#lost.push({ key, id: idOf(storedToken), atMs });
     while (this.#lost.length > maxLosses || atMs - this.#lost[0]!.atMs > lossMs) this.#lost.shift();
   }
@@ -223,7 +223,7 @@ class Registry implements ScopeObserver {
   }
 
   #losses(): string {
-    const nowMs = clockOf(this.#store).nowMs();
+    const nowMs = this.#store.clock.nowMs();
     const lost = this.#lost
       .filter(({ atMs }) => nowMs - atMs < lossMs)
       .map(({ key, id, atMs }) => ({ key, id, at: Math.round(atMs + this.#offsetMs) }));

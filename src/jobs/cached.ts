@@ -4,7 +4,7 @@
 // next caller loads.
 
 import { acquireLease, runUnder } from '../acquire/run';
-import { clearAlarm, clockOf } from '../core/clock';
+import { clearAlarm } from '../core/clock';
 import { optionError } from '../core/errors';
 import { onAbort } from '../core/on-abort';
 import type { CachedOptions } from '../core/option-types';
@@ -44,7 +44,7 @@ export async function cached<T>(
   const store = scope.store(settings.redis);
   const full = scope.fullKey(key, settings); // H75b
   const ours = flightsOf(scope, store); // H75
-  const clock = clockOf(store);
+  const { clock } = store;
   const endMs = clock.nowMs() + (settings.timeoutMs ?? Number.POSITIVE_INFINITY);
 
   for (let flight = ours.get(full); flight !== undefined; flight = ours.get(full)) {

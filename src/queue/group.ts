@@ -2,7 +2,6 @@
 // (holders in Redis) for its callers, each through one entry in the Redis queue. Readers share a member (readers.ts), and permits are
 // handed off with theirs (permits.ts).
 
-import { clockOf } from '../core/clock';
 import type { LockBackendError } from '../core/errors';
 import { LinkedList } from '../core/linked-list';
 import type { Granted } from '../hold/kept-lock';
@@ -133,6 +132,6 @@ export abstract class WaitGroup {
   }
 
   protected nowMs(): number {
-    return clockOf(this.store).nowMs();
+    return this.store.clock.nowMs();
   }
 }

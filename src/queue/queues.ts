@@ -1,7 +1,7 @@
 // The queues of one store, and the clock, timers and commands that they share. An abandoned entry is remembered until it can no
 // longer be granted: a grant that a message reports until then is released at once.
 
-import { type Alarm, clearAlarm, clockOf } from '../core/clock';
+import { type Alarm, clearAlarm } from '../core/clock';
 import { noLock, warn, warningsWanted } from '../core/events';
 import { perObject } from '../core/per-object';
 import { newNonce, newToken } from '../core/token';
@@ -77,7 +77,7 @@ export class Queues implements QueuePort {
 
   constructor(store: Store, channels: Channels) {
     this.#store = store;
-    this.clock = clockOf(store);
+    this.clock = store.clock;
     this.wakeUps = new WakeUps(channels, {
       wake: (id, key, wakeUp) => this.#wake(id, key, wakeUp),
       freed: (key, hash) => loseFreed(store, key, hash),

@@ -265,8 +265,8 @@ export interface SynchronousVerbs {
 
 export interface Store {
   readonly kind: StoreKind;
-  /** The clock of waits, validity and expiry; absent: the clocks of this process. */
-  readonly clock?: Clock | undefined;
+  /** The clock of waits, validity and expiry. */
+  readonly clock: Clock;
   /** The reason for which these keys can never be locked together, or never in this mode; absent if all keys can. Checked before each wait. */
   refuses?(keys: Key, mode: Mode | undefined): LockBackendError | undefined;
   /** The prefix that the client is configured to add; it precedes the caller's own prefix in every full key. */

@@ -6,6 +6,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
+import { systemClock } from '../../src/core/clock';
 import type { Key } from '../../src/core/keys';
 import type { EmbeddedStore } from '../../src/core/redis-like';
 import type { Machine } from '../../src/store/embedded/machine/mutex-machine';
@@ -180,6 +181,7 @@ class SharedMemoryHere extends EmbeddedHere {
 /** Counts as a server would that is asked in batches: what is asked for in one tick is one request. */
 class Counted implements Table {
   calls = 0;
+  readonly clock = systemClock;
   readonly listensAlone = false;
   readonly #table: Table;
   #ticking = false;

@@ -12,8 +12,8 @@ import type { Round } from '../../src/store/quorum/round';
 describe('nodes of a quorum of which none can be asked', () => {
   const clock = { setIdleAlarm: () => undefined } as unknown as Clock;
   const silence = () => new LockBackendError('silence', { unknown: true });
-  const silent = { release: () => Promise.reject(silence()) } as unknown as Node;
-  const nodes = new Nodes([silent, silent, silent], clock);
+  const silent = { clock, release: () => Promise.reject(silence()) } as unknown as Node;
+  const nodes = new Nodes([silent, silent, silent]);
 
   it('H62: when every node that was asked for a lock has fallen silent, a question settles with an error', async () => {
     const asking = nodes.ask(
@@ -36,8 +36,8 @@ describe('nodes of a quorum of which none can be asked', () => {
   });
 
   it('H66: nodes that fell silent and have granted a lock since then are asked for its release', async () => {
-    const released = { release: () => Promise.resolve('released') } as unknown as Node;
-    const answering = new Nodes([released, released, released], clock);
+    const released = { clock, release: () => Promise.resolve('released') } as unknown as Node;
+    const answering = new Nodes([released, released, released]);
     const [one, other, third] = answering.all as [QuorumNode, QuorumNode, QuorumNode];
     for (const node of [one, other]) node.failed(silence());
     const round = { settle: () => [third], end: () => {} } as unknown as Round;
@@ -49,12 +49,13 @@ describe('nodes of a quorum of which none can be asked', () => {
     const probes: (() => void)[] = [];
     const probing = { nowMs: () => 0, setIdleAlarm: (probe: () => void) => void probes.push(probe) };
     const store = {
+      clock: probing,
       generation: () => 1,
       identify: () => Promise.resolve({ runId: '', uptimeMs: 60_000, isNew: false }),
       acquire: () => Promise.resolve({ granted: true, fence: 1, sent: { monoMs: 0, wallMs: 0 } }),
       release: () => Promise.resolve('released'),
     } as unknown as Node;
-    const answering = new Nodes([store, store, store], probing as unknown as Clock);
+    const answering = new Nodes([store, store, store]);
     const [one, other, third] = answering.all as [QuorumNode, QuorumNode, QuorumNode];
     for (const node of [one, other]) node.failed(silence());
     const terms = { keys: 'k', token: 't', commandTimeoutMs: 10 };

@@ -6,7 +6,7 @@
  *
  * Invariant: nothing in here waits or rolls dice by itself; a world is a function of its seed and its rules.
  */
-import { clearAlarm, now } from '../../src/core/clock';
+import { type Clock, clearAlarm, now } from '../../src/core/clock';
 import { LockBackendError } from '../../src/core/errors';
 import type {
   AcquireReply,
@@ -139,10 +139,7 @@ export class World {
     const { nodes, processes } = this.rules;
     for (let n = 0; n < nodes; n++) this.servers.push(new Server(this, n));
     const open = (process: Process): Quorum =>
-      new Quorum(
-        this.servers.map((server) => new Connection(this, server, process)),
-        process.clock,
-      );
+      new Quorum(this.servers.map((server) => new Connection(this, server, process)));
     for (let n = 0; n < processes; n++) new Process(this, `p${n}`, open).start();
     for (let event = this.#events.pop(); event !== undefined; event = this.#events.pop()) {
       if (event.gone) continue;
@@ -265,6 +262,7 @@ class Connection implements Node {
   readonly kind = 'redis';
   readonly operator = Object.defineProperty({}, 'offsetMs', { get: () => this.#offsetMs }) as Operator;
   readonly keyPrefix = '';
+  readonly clock: Clock;
   readonly #world: World;
   readonly #server: Server;
   readonly #process: Process;
@@ -275,6 +273,7 @@ class Connection implements Node {
     this.#world = world;
     this.#server = server;
     this.#process = process;
+    this.clock = process.clock;
   }
 
   /** Another one while it must not be known how young the server is. */

@@ -2,21 +2,14 @@
 // this process wakes it. A held lock is refreshed until it is released or its loss is noticed.
 // A held lock of the library counts the validity, and has the signal. It neither renews nor releases: redis-semaphore refreshes and
 // releases by methods that a subclass may replace.
-import { type Alarm, clearAlarm, clockOf, systemClock } from '../../core/clock';
+import { type Alarm, clearAlarm, systemClock } from '../../core/clock';
 import { LockBackendError, NotAcquiredLockError } from '../../core/errors';
 import { peerKey } from '../../core/keys';
 import { defaults } from '../../core/options';
 import type { RedisLike } from '../../core/redis-like';
 import { newToken } from '../../core/token';
 import { HeldLock } from '../../hold/held-lock';
-import {
-  type AcquireRequest,
-  type ExtendRequest,
-  type Grant,
-  type Moment,
-  now,
-  type Store,
-} from '../../store/contract';
+import { type AcquireRequest, type ExtendRequest, type Grant, now, type Store } from '../../store/contract';
 import { commandTimeoutMs, connectIfLazy } from '../stores';
 import { oneByOne, PollingCall } from '../waiters';
 
@@ -73,11 +66,6 @@ const clockStepMs = 2;
 
 function throwIt(error: LostLockError): never {
   throw error;
-}
-
-/** @internal The present moment, by the clock of the store. */
-export function nowAt(store: Store): Moment {
-  return now(clockOf(store));
 }
 
 export abstract class PeerLock {
@@ -218,7 +206,7 @@ export abstract class PeerLock {
 
   async #refreshOnce(): Promise<void> {
     try {
-      const sent = nowAt(this._store);
+      const sent = now(this._store.clock);
       if (!(await this._refresh())) this.#lose();
       else if (this.#held?.check()) this.#held.confirm(sent, this._acquireOptions.lockTimeout, false);
     } catch (error) {
@@ -269,7 +257,7 @@ export abstract class PeerLock {
   /** @internal */
   protected _extendRequest(store?: Store, timeoutMs?: number): ExtendRequest {
     const held = this._acquired ? this.#held : undefined;
-    const validUntilMs = nowAt(this._store).monoMs + (held?.remaining() ?? commandTimeoutMs);
+    const validUntilMs = now(this._store.clock).monoMs + (held?.remaining() ?? commandTimeoutMs);
     const begin = (): boolean => held === undefined || held.check();
     return { ...this._requestTo(store, timeoutMs), exact: true, validUntilMs, begin };
   }
@@ -282,7 +270,7 @@ export abstract class PeerLock {
   }
 
   async #adopt(): Promise<PeerGrant | undefined> {
-    const sent = nowAt(this._store);
+    const sent = now(this._store.clock);
     return (await this._refresh()) ? { fence: 0, sent } : undefined;
   }
 

@@ -156,9 +156,9 @@ export class RedlockServers {
 
   /** The members of a store that acquisitions and held locks use. Each request has the ballot or the counter of its attempt. */
   #reporting(store: Store): Store {
-    const { kind, keyPrefix, isQuorum } = store;
+    const { kind, clock, keyPrefix, isQuorum } = store;
     const reporting: Partial<Store> = {
-      ...{ kind, keyPrefix, isQuorum },
+      ...{ kind, clock, keyPrefix, isQuorum },
       acquire: (request) => {
         const votes = this.#ballot;
         if (this.isSingle || votes === undefined) return atOnce(store, store.acquire(request));

@@ -1,7 +1,7 @@
 // The memory store: the machine with a clock, for all locks of one process. No other process sees it.
 //
 // Invariant: time only goes forward, whatever its clock does, so that fences do too.
-import { Clock, clockOf } from '../../core/clock';
+import { Clock, systemClock } from '../../core/clock';
 import { type Key, listOf, lockKey } from '../../core/keys';
 import { checkValue, functionRule, lifetimeRule, optionsOf } from '../../core/options';
 import { nextTick } from '../../core/real-timers';
@@ -90,7 +90,7 @@ export function handleOf(table: MemoryTable): MemoryStore {
 
 /** @internal */
 export class MemoryTable implements Table {
-  readonly clock: Clock | undefined;
+  readonly clock: Clock;
   readonly listensAlone = false;
   readonly renewed = new RenewedLocks();
   readonly #rows = new MemoryRows();
@@ -106,17 +106,17 @@ export class MemoryTable implements Table {
 
   constructor(now?: () => number) {
     this.#readMs = now?.() ?? performance.now();
-    const nowMs = now && ((): number => this.#microsAt(now()) / 1000);
-    this.clock = nowMs && new Clock(nowMs, nowMs, leapCheckMs);
+    const nowMs = (): number => this.#microsAt(now!()) / 1000;
+    this.clock = now === undefined ? systemClock : new Clock(nowMs, nowMs, leapCheckMs);
     this.#machine = new Machine((channel, id, key) => this.#tell(channel, `${id} ${key}`), this.#rows);
   }
 
   run<T>(work: (machine: Machine, micros: number) => T, keys?: Key, monoMs?: number): T {
-    const beforeMs = monoMs ?? clockOf(this).nowMs();
+    const beforeMs = monoMs ?? this.clock.nowMs();
     if (keys !== undefined) this.renewed.check(keys);
     if (this.#closed) throw closedStore();
     // A reading of our own clock is a time of the table. Later readings, as after a renewal, do not count for this command.
-    const nowMicros = this.clock === undefined ? this.#microsAt(beforeMs) : Math.round(beforeMs * 1000);
+    const nowMicros = this.clock === systemClock ? this.#microsAt(beforeMs) : Math.round(beforeMs * 1000);
     const micros = Math.max(nowMicros, this.#commandMicros);
     this.#commandMicros = micros;
     // A sweep may renew locks late, by commands of its own. This command still counts from before them.
@@ -151,7 +151,7 @@ export class MemoryTable implements Table {
   #microsAt(readMs: number): number {
     const passedMs = readMs - this.#readMs;
     // This reading was taken before the last one, because a renewal came in between: time does not pass twice.
-    const isReadBefore = this.clock === undefined && passedMs < 0 && performance.now() >= this.#readMs;
+    const isReadBefore = this.clock === systemClock && passedMs < 0 && performance.now() >= this.#readMs;
     if (!isReadBefore) this.#readMs = readMs;
     if (passedMs > 0) this.#passedMs += passedMs;
     return Math.floor((this.#startMs + this.#passedMs) * 1000);

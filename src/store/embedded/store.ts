@@ -2,7 +2,7 @@
 // When a call returns, its command has been carried out, alone. So no outcome is unknown, no request comes too late, nothing
 // has to be batched, and an abandoned token is gone at once.
 
-import { type Clock, clockOf, earlier, type Moment, now } from '../../core/clock';
+import { type Clock, earlier, type Moment, now } from '../../core/clock';
 import { LockBackendError, optionError } from '../../core/errors';
 import { type Key, listOf, mayBeLock } from '../../core/keys';
 import type { EmbeddedStore } from '../../core/redis-like';
@@ -42,8 +42,8 @@ export interface Table extends Channels {
   run<T>(work: (machine: Machine, micros: number) => T, keys?: Key, monoMs?: number): T;
   /** The largest lag of `micros` behind the clock of another process at the same table. Default 0. */
   lagMs?(): number;
-  /** The table's own clock; absent: the clocks of this process. */
-  readonly clock?: Clock | undefined;
+  /** The clock by which the table is used: that of this process, unless the table has its own. */
+  readonly clock: Clock;
   /** The renewed locks, if only this process uses the table. */
   readonly renewed?: Renewed | undefined;
 }
@@ -198,7 +198,7 @@ function operatorOn(table: Table): Operator {
   return {
     isLocal: true,
     get offsetMs() {
-      return table.run((_, micros) => micros / 1000 - clockOf(table).nowMs());
+      return table.run((_, micros) => micros / 1000 - table.clock.nowMs());
     },
     async inspect(keys, _commandTimeoutMs, token) {
       return table.run((machine, micros) => keys.map((key) => machine.inspect(key, micros, token)), keys);

@@ -18,7 +18,7 @@ export type Order = readonly [first: readonly QuorumNode[], rest: readonly Quoru
 
 export class Nodes {
   readonly all: readonly QuorumNode[];
-  /** The time, handed in so that a simulation can control it. */
+  /** The clock of the first node: all have the same one. */
   readonly clock: Clock;
   readonly majority: number;
   /** The longest lifetime in use: a node that may have forgotten a lock of this lifetime in a restart has no vote. */
@@ -27,7 +27,8 @@ export class Nodes {
   readonly #orders: readonly Order[];
   #duplicate: string | undefined;
 
-  constructor(stores: readonly Node[], clock: Clock) {
+  constructor(stores: readonly Node[]) {
+    const { clock } = stores[0]!;
     const all = stores.map((store, index) => new QuorumNode(store, `redis[${index}]`, clock, () => this.#review()));
     this.all = all;
     this.clock = clock;

@@ -10,7 +10,7 @@
 // ours. The next majority includes a node of that one, which mints a larger fence. Each round proposes a fence just ahead of
 // all clocks, so that the nodes nearly always mint the same one, and nothing has to be written back.
 
-import { type Clock, earlier, now, systemClock } from '../../core/clock';
+import { type Clock, earlier, now } from '../../core/clock';
 import { LockBackendError, optionError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
 import { listOf } from '../../core/keys';
@@ -50,6 +50,7 @@ const farthestLeadMs = 100;
 
 export class Quorum implements Store {
   readonly kind = 'quorum';
+  readonly clock: Clock;
   readonly keyPrefix: string;
   readonly isQuorum = true;
   readonly operator: Operator;
@@ -69,9 +70,10 @@ export class Quorum implements Store {
   /** Called when no round is under way. */
   readonly #onIdle: (() => void)[] = [];
 
-  constructor(stores: readonly Node[], clock: Clock = systemClock) {
+  constructor(stores: readonly Node[]) {
     this.keyPrefix = stores[0]!.keyPrefix;
-    this.#nodes = new Nodes(stores, clock);
+    this.#nodes = new Nodes(stores);
+    this.clock = this.#nodes.clock;
     this.#places = new Places(this.#nodes);
     this.operator = quorumOperator(this.#nodes);
     const { size, majority } = this.#nodes;
@@ -106,7 +108,7 @@ export class Quorum implements Store {
   }
 
   #change(request: RoundRequest): Promise<AcquireReply> {
-    const sent = now(this.#nodes.clock);
+    const sent = now(this.clock);
     if (!request.begin()) return Promise.reject(givenUp(request.keys));
     this.#rounds.get(request.token)?.settle();
     request.minFence = this.#minFence(sent);
@@ -121,7 +123,7 @@ export class Quorum implements Store {
   #round(request: RoundRequest): Promise<AcquireReply> {
     const duplicate = this.#nodes.refuses(request.keys);
     if (duplicate !== undefined) return Promise.reject(duplicate);
-    const sent = now(this.#nodes.clock);
+    const sent = now(this.clock);
     if (!request.begin()) return Promise.reject(givenUp(request.keys));
     return new Promise((resolve, reject) => {
       const onVerdict = (verdict: Verdict): void => {
@@ -129,7 +131,7 @@ export class Quorum implements Store {
         if (!verdict.granted) return resolve(verdict);
         if (verdict.wroteBack) this.#leadMs = Math.min(2 * this.#leadMs, farthestLeadMs);
         else this.#leadMs = Math.max(0.99 * this.#leadMs, nearestLeadMs);
-        this.#tookMs += (this.#nodes.clock.nowMs() - sent.monoMs - this.#tookMs) / 16;
+        this.#tookMs += (this.clock.nowMs() - sent.monoMs - this.#tookMs) / 16;
         const { mode } = request;
         resolve({ granted: true, fence: verdict.fence, sent: mode === undefined ? sent : earlier(sent, 1), mode });
       };
@@ -164,7 +166,7 @@ export class Quorum implements Store {
     const { token, lifetimeMs, held } = request;
     if (!request.begin()) return { outcome: 'late' };
     this.#nodes.longestMs = Math.max(this.#nodes.longestMs, lifetimeMs!);
-    const sent = now(this.#nodes.clock);
+    const sent = now(this.clock);
     const each = { ...request, commandTimeoutMs: nodeTimeout(lifetimeMs!, request.commandTimeoutMs) };
     this.#rounds.get(token)?.askAll();
     const { outcome, missing } = await extendByMajority(this.#nodes, each, sent);

@@ -1,6 +1,7 @@
 // One Redis (a server, or a cluster behind one client) as a store. A request becomes a call (commands), the call goes to Redis
 // and its reply comes back (transport), and the reply is read (commands). An uncertain outcome is reported as unknown, and its
 // token is released until Redis has answered (abandoned).
+import { systemClock } from '../../core/clock';
 import { LockBackendError } from '../../core/errors';
 import { describe, type Key, newServerKey } from '../../core/keys';
 import { perObject } from '../../core/per-object';
@@ -155,6 +156,7 @@ function storeOver(client: ScriptClient): Node {
 
   return {
     kind: 'redis',
+    clock: systemClock,
     keyPrefix,
     generation,
     channels: subscribe && { listen: subscribe, listensAlone: false },

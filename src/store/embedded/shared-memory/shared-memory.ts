@@ -10,6 +10,7 @@
 import { createHash } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { systemClock } from '../../../core/clock';
 import { checkValue, type Rule } from '../../../core/options';
 import type { EmbeddedStore } from '../../../core/redis-like';
 import { changedChannel, freedChannel } from '../../operator';
@@ -64,6 +65,7 @@ export function sharedMemoryStore(name: string): EmbeddedStore {
     },
   };
   return standFor(handle, {
+    clock: systemClock,
     open: () => opened().open(),
     run: (work) => opened().run(work),
     lagMs: () => hostClock().lagMs,
