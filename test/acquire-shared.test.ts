@@ -334,11 +334,11 @@ describe('an acquisition where several may hold the key', () => {
     }
 
     it('resolves with what is held, which is in its scope already', async () => {
-      const add = here.scope.add.bind(here.scope);
+      const hold = here.scope.hold.bind(here.scope);
       let added = 0;
-      here.scope.add = (each) => {
+      here.scope.hold = (...granted) => {
         added += 1;
-        add(each);
+        return hold(...granted);
       };
       const outcome = begin();
       await grant(9);

@@ -4,8 +4,8 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { expect } from 'chai';
 import { useFakeTimers } from 'sinon';
-import { excludes, type GrantDetails, HeldLock } from '../src/hold/held-lock';
-import type { Granted } from '../src/hold/kept-lock';
+import { excludes, HeldLock } from '../src/hold/held-lock';
+import type { Granted, LockSpec } from '../src/hold/kept-lock';
 import { type ExtendRequest, type Mode, now, type Store, type SynchronousVerbs } from '../src/store/contract';
 import { LateRequest } from '../src/store/late-request';
 import { libraryTimers } from './contract/outcomes';
@@ -48,7 +48,7 @@ describe('a held lock', () => {
   interface Terms {
     readonly settings?: object;
     readonly grant?: Partial<Granted>;
-    readonly details?: Partial<GrantDetails>;
+    readonly details?: Partial<Pick<LockSpec, 'key' | 'keys' | 'mode'> & { readonly retries: number }>;
     readonly store?: Partial<Store>;
   }
 
@@ -85,7 +85,8 @@ describe('a held lock', () => {
     const reply = await store.acquire({ ...request, mode: how, begin: () => true });
     if (!reply.granted) throw new Error('it is busy');
     const whole = { token: 'ours', fence: reply.fence, sent: now(clock), ...grant };
-    return new HeldLock(whole, { key: 'k', keys: 'k', retries: 0, context: context as never, ...details });
+    const spec = { key: 'k', keys: 'k', mode: undefined, ...details };
+    return new HeldLock(whole, spec, context as never, details.retries ?? 0);
   }
 
   const turn = (): Promise<unknown> => new Promise((resolve) => setImmediate(resolve));
@@ -764,11 +765,8 @@ describe('a held lock', () => {
       other.member.part = async () => {
         throw Object.assign(new Error('silence'), { key: undefined });
       };
-      const failing = new HeldLock({ token: 'x', fence: 1, sent: now(clock), member: other.member }, {
-        ...held,
-        key: 'k',
-        retries: 0,
-      } as never);
+      const grant = { token: 'x', fence: 1, sent: now(clock), member: other.member };
+      const failing = new HeldLock(grant, held, held.context, 0);
       expect((await rejection(failing.keeper.extend(700))).message).to.equal('silence');
       await pass(0);
     });

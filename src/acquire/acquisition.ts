@@ -8,7 +8,7 @@ import { type Alarm, clearAlarm } from '../core/clock';
 import { forKey, type LockBackendError, rejectAtCaller } from '../core/errors';
 import { onAbort } from '../core/on-abort';
 import { nextTick } from '../core/real-timers';
-import { HeldLock } from '../hold/held-lock';
+import type { HeldLock } from '../hold/held-lock';
 import type { Granted } from '../hold/kept-lock';
 import type { Cancellable } from '../hold/scope';
 import { type Fetch, GroupPosition, type ShareWaiter, type WaitGroup } from '../queue/group';
@@ -98,12 +98,9 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
     if (this.#strategy.count === 0 || mayOutlast) this.#setAlarm();
   }
 
-  granted(grant: Granted, source?: GrantSource): HeldLock {
-    const { key, keys, kind, scope, settings, store, mode } = this.awaited;
+  granted(grant: Granted, source = sourceOf(this.awaited)): HeldLock {
     const retries = Math.max(this.#strategy!.count - 1, 0);
-    const context = scope.context(settings, store, source ?? sourceOf(this.awaited), kind);
-    const held = new HeldLock(grant, { key, keys, retries, context, mode: grant.mode ?? mode });
-    scope.add(held);
+    const held = this.awaited.scope.hold(grant, this.awaited, source, retries);
     this.succeed(held);
     return held;
   }

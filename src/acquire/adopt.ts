@@ -5,7 +5,6 @@ import { forKey, LockBackendError, optionError } from '../core/errors';
 import { warningsWanted } from '../core/events';
 import { describe } from '../core/keys';
 import { checkValue, integer, milliseconds, type Settings } from '../core/options';
-import { HeldLock } from '../hold/held-lock';
 import { type DetachedLease, type Lease, leaseOf } from '../hold/lease';
 import type { Scope } from '../hold/scope';
 import { tooLate } from '../hold/validity';
@@ -26,9 +25,7 @@ export async function adopt(given: unknown, settings: Settings, scope: Scope): P
   }
   const sent = await extendOnce(spec, token);
   if (sent === null) return null;
-  const context = scope.context(settings, spec.store, undefined);
-  const held = new HeldLock({ token, fence, sent }, { key: spec.key, keys: spec.keys, retries: 0, context });
-  scope.add(held);
+  const held = scope.hold({ token, fence, sent }, spec, undefined, 0);
   const takenAt = warningsWanted() ? new Error('adopted here') : undefined;
   return leaseOf(held, settings.autoExtend ?? false, takenAt);
 }

@@ -1,11 +1,11 @@
 // What is wanted of an acquisition, and with whom the caller may wait.
 
-import type { LockKind } from '../core/events';
 import { type Key, lockKeys, ownKey } from '../core/keys';
 import type { Settings } from '../core/options';
 import { type Frame, present } from '../hold/async-context';
 import type { HeldLock } from '../hold/held-lock';
-import { type Awaited, perScopeAndStore, type Scope } from '../hold/scope';
+import type { LockSpec } from '../hold/kept-lock';
+import { perScopeAndStore, type Scope } from '../hold/scope';
 import type { WaitGroup } from '../queue/group';
 import { Permits } from '../queue/permits';
 import { mayShare, type WaitTerms } from '../queue/queue';
@@ -14,10 +14,8 @@ import type { AcquireReply, AcquireRequest, Slot, Store } from '../store/contrac
 import type { LateRequest } from '../store/late-request';
 import type { Slots } from '../store/slots';
 
-export interface AcquireSpec extends Awaited {
+export interface AcquireSpec extends LockSpec {
   readonly scope: Scope;
-  /** Set when the mutex backs an election or a once-job. */
-  readonly kind: LockKind | undefined;
   readonly once?: Once | undefined;
   /** True for a single try, which resolves with null if the key is busy. */
   readonly isTry?: boolean | undefined;

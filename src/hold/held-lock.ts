@@ -3,10 +3,9 @@
 // grant, such as a queue. All timers of a held lock end with the lock.
 
 import { forKey, LockLostError, type LossReason } from '../core/errors';
-import { type LockKind, warn } from '../core/events';
+import { warn } from '../core/events';
 import { describe, type Key, listOf } from '../core/keys';
 import type { Linked } from '../core/linked-list';
-import type { Settings } from '../core/options';
 import {
   type Clock,
   type GrantSource,
@@ -21,28 +20,16 @@ import {
 } from '../store/contract';
 import { LateRequest } from '../store/late-request';
 import { Keeper } from './keeper';
-import type { Granted, KeptLock, Member, Observation } from './kept-lock';
+import type { Granted, KeptLock, LockSpec, Member, Observation } from './kept-lock';
 import { eventOf, observe, tellChanged, tellEnd, tellLost, tellRelease } from './observation';
 import { type Validity, validFrom } from './validity';
 
 /** The common part of held locks on the same terms, which is shared so that a held lock costs little memory. */
-export interface LeaseContext {
-  readonly settings: Settings;
-  readonly store: Store;
+export interface LeaseContext extends Pick<LockSpec, 'kind' | 'settings' | 'store'> {
   /** The queue or the waiters that a release goes to, unless the lock has a member; undefined if it goes to the store. */
   readonly source: GrantSource | undefined;
-  /** Set when the mutex backs an election or a once-job. */
-  readonly kind: LockKind | undefined;
   /** Called when the lock was lost, or its release answered. May be called more than once. */
   readonly onEnd: (held: HeldLock) => void;
-}
-
-export interface GrantDetails {
-  readonly key: Key;
-  readonly keys: Key;
-  readonly retries: number;
-  readonly context: LeaseContext;
-  readonly mode?: Mode | undefined;
 }
 
 class HoldEnd {
@@ -86,8 +73,9 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   #keeper: Keeper | undefined;
   #ending: HoldEnd | undefined;
 
-  constructor(grant: Granted, { key, keys, retries, context, mode }: GrantDetails) {
-    const { late, member } = grant;
+  constructor(grant: Granted, spec: Pick<LockSpec, 'key' | 'keys' | 'mode'>, context: LeaseContext, retries: number) {
+    const { late, member, mode = spec.mode } = grant;
+    const { key, keys } = spec;
     this.token = grant.token;
     this.fence = grant.fence;
     this.keys = keys;

@@ -17,6 +17,20 @@ import type {
 } from '../store/contract';
 import type { Validity } from './validity';
 
+/** The locks that are wanted, and then held. */
+export interface LockSpec {
+  /** The key as it was given. */
+  readonly key: Key;
+  /** Full keys, prefix included. */
+  readonly keys: Key;
+  /** The mode of an RWLock or a Semaphore; undefined for a mutex. */
+  readonly mode: Mode | undefined;
+  /** Set when the mutex backs an election or a once-job. */
+  readonly kind: LockKind | undefined;
+  readonly settings: Settings;
+  readonly store: Store;
+}
+
 export interface Granted extends Grant {
   /** The shared member; undefined if the holder has its own. */
   readonly member?: Member | undefined;
@@ -41,13 +55,10 @@ export interface SharingHolder extends Holder {
 }
 
 /** A held lock that can be extended and observed. */
-export interface KeptLock extends SharingHolder {
-  readonly key: Key;
-  readonly keys: Key;
+export interface KeptLock extends SharingHolder, Pick<LockSpec, 'key' | 'keys' | 'mode'> {
   readonly storedToken: string;
-  readonly context: { readonly settings: Settings; readonly store: Store; readonly kind: LockKind | undefined };
+  readonly context: Pick<LockSpec, 'kind' | 'settings' | 'store'>;
   readonly clock: Clock;
-  readonly mode: Mode | undefined;
   readonly member: Member | undefined;
   /** True once the lock was released or is known to be lost. Does not read the clocks. */
   readonly ended: boolean;

@@ -10,28 +10,17 @@ import { type Settings, settleDrain } from '../core/options';
 import { perObject } from '../core/per-object';
 import type { RedisLike } from '../core/redis-like';
 import { hashOf } from '../core/token';
-import type { GrantSource, Mode, Store } from '../store/contract';
+import type { GrantSource, Store } from '../store/contract';
 import { storeOf } from '../store/open';
-import type { HeldLock, LeaseContext } from './held-lock';
+import { HeldLock, type LeaseContext } from './held-lock';
+import type { Granted, LockSpec } from './kept-lock';
 import { WeakList } from './weak-list';
 
 const minSweep = 64;
 
 export interface Cancellable extends Linked<Cancellable> {
-  readonly awaited: Awaited;
+  readonly awaited: LockSpec;
   giveUp(error: unknown): void;
-}
-
-/** The locks that a wait is for. */
-export interface Awaited {
-  /** The key as it was given. */
-  readonly key: Key;
-  /** Full keys, prefix included. */
-  readonly keys: Key;
-  /** The mode of an RWLock or a Semaphore; undefined for a mutex. */
-  readonly mode: Mode | undefined;
-  readonly settings: Settings;
-  readonly store: Store;
 }
 
 /** An observer of the locks and waits that scopes have on one store. */
@@ -115,11 +104,15 @@ export class Scope {
     return context;
   }
 
-  add(held: HeldLock): void {
+  /** Holds a lock that was granted. Without `source`, the lock is released to the store. */
+  hold(grant: Granted, spec: LockSpec, source: GrantSource | undefined, retries: number): HeldLock {
+    const { settings, store, kind } = spec;
+    const held = new HeldLock(grant, spec, this.context(settings, store, source, kind), retries);
     this.held.add(held);
     held.begin();
-    this.#observerOf?.(held.context.store).began(this, held);
+    this.#observerOf?.(store).began(this, held);
     if (this.held.size >= this.#sweepAt) this.#sweep();
+    return held;
   }
 
   beginWait(wait: Cancellable): void {

@@ -363,8 +363,8 @@ async function attempts(
 function heldBy(key: string, store: Store, grant: PeerGrant, { identifier, lockTimeout }: AcquireOptions): HeldLock {
   const settings = { ...defaults, lifetimeMs: lockTimeout };
   const context = { settings, store, source: undefined, kind: undefined, onEnd: () => {} };
-  const keys = store.keyPrefix + key;
-  return new HeldLock({ ...grant, token: identifier }, { key, keys, retries: 0, context });
+  const spec = { key, keys: store.keyPrefix + key, mode: undefined };
+  return new HeldLock({ ...grant, token: identifier }, spec, context, 0);
 }
 
 function letGo(held: HeldLock | undefined): void {

@@ -146,7 +146,8 @@ export class RedlockServers {
     const lifetimeMs = Math.max(leftMs, 1);
     const context = this.scope.context(this.#settingsFor(lifetimeMs), this.store, undefined);
     const sent = earlier(now(), lifetimeMs - leftMs);
-    return new HeldLock({ token, fence: 0, sent }, { key: keyFor(resources, keys), keys, retries: 0, context });
+    const spec = { key: keyFor(resources, keys), keys, mode: undefined };
+    return new HeldLock({ token, fence: 0, sent }, spec, context, 0);
   }
 
   #settingsFor(lifetimeMs: number): Settings {
