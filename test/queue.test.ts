@@ -5,16 +5,9 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { LockBackendError } from '../src/core/errors';
 import { fencesAtFirst, fencesInBlock, handOffsAlone, handOffsAmongOthers } from '../src/queue/policy';
-import {
-  OwnEntry,
-  type Position,
-  Queue,
-  type QueuePort,
-  type ReplyCallbacks,
-  type Waiter,
-  type WaitTerms,
-} from '../src/queue/queue';
+import { OwnEntry, type Position, Queue, type QueuePort, type Waiter, type WaitTerms } from '../src/queue/queue';
 import type { AcquireReply, Grant, GrantSource, Holder, Moment, ReleaseReply } from '../src/store/contract';
+import { Answer } from './support/answer';
 
 const commandTimeoutMs = 300;
 const lifetimeMs = 9000;
@@ -28,7 +21,7 @@ interface Request {
   readonly fences: number;
   readonly ticket: number;
   readonly commandTimeoutMs: number;
-  readonly answer: ReplyCallbacks<AcquireReply>;
+  readonly answer: Answer<AcquireReply>;
   readonly sent: Moment;
 }
 
@@ -41,9 +34,9 @@ class Surroundings implements QueuePort {
   /** The random share of a pause. */
   share = 1;
   readonly requests: Request[] = [];
-  readonly releases: { held: Holder; answer: ReplyCallbacks<ReleaseReply> }[] = [];
+  readonly releases: { held: Holder; answer: Answer<ReleaseReply> }[] = [];
   /** Releases with a request behind them. */
-  readonly swaps: { token: string; waiter: Waiter; answer: ReplyCallbacks<[ReleaseReply, AcquireReply]> }[] = [];
+  readonly swaps: { token: string; waiter: Waiter }[] = [];
   readonly abandoned: { token: string; untilMs: number; commandTimeoutMs: number }[] = [];
   readonly grants: OwnEntry[] = [];
   empties = 0;
@@ -105,20 +98,23 @@ class Surroundings implements QueuePort {
     return `nonce${this.#count}`;
   }
 
-  request(entry: OwnEntry, answer: ReplyCallbacks<AcquireReply>): void {
+  request(entry: OwnEntry): Promise<AcquireReply> {
     const { nonce, fences, ticket, head } = entry;
     const timeoutMs = head!.commandTimeoutMs;
+    const answer = new Answer<AcquireReply>();
     this.requests.push({ entry, nonce, fences, ticket, commandTimeoutMs: timeoutMs, answer, sent: this.now() });
+    return answer.promise;
   }
 
-  release(held: Holder, answer: ReplyCallbacks<ReleaseReply>): void {
+  release(held: Holder): Promise<ReleaseReply> {
+    const answer = new Answer<ReleaseReply>();
     this.releases.push({ held, answer });
+    return answer.promise;
   }
 
-  releaseAndRequest(held: Holder, entry: OwnEntry, answer: ReplyCallbacks<[ReleaseReply, AcquireReply]>): void {
-    this.swaps.push({ token: held.token, waiter: entry.head!, answer });
-    const resolve = (next: AcquireReply): void => answer.resolve(['released', next]);
-    this.request(entry, { resolve, reject: answer.reject });
+  releaseAndRequest(held: Holder, entry: OwnEntry): Promise<[ReleaseReply, AcquireReply]> {
+    this.swaps.push({ token: held.token, waiter: entry.head! });
+    return this.request(entry).then((next) => ['released', next]);
   }
 
   granted(entry: OwnEntry): void {
@@ -227,7 +223,7 @@ describe('the queue of one process', () => {
   /** Releases, as the source of the grant has it: the answer, or 'asked' where Redis has to be. */
   const release = (caller: Caller): ReleaseReply | 'asked' => {
     const reply = queue.release(caller);
-    return reply instanceof Promise ? 'asked' : reply;
+    return typeof reply === 'string' ? reply : 'asked';
   };
   /** A message that the last request's entry was granted. */
   const message = (fence: number | undefined, { entry, nonce } = last()): boolean =>
@@ -495,8 +491,7 @@ describe('the queue of one process', () => {
       expect(second.grant).to.deep.equal({ token, fence: 8, sent });
       expect([second.source, third.grant]).to.deep.equal([queue, undefined]);
       // The entry before it no longer has a say.
-      expect([queue.handOff(first), third.grant]).to.deep.equal([false, undefined]);
-      release(first);
+      expect([release(first), third.grant]).to.deep.equal(['asked', undefined]);
       expect(port.releases.map(({ held: of }) => of)).to.deep.equal([first]);
       queue.lost(first);
       expect(port.requests).to.have.lengthOf(1);
@@ -699,7 +694,7 @@ describe('the queue of one process', () => {
       second.whenGranted = () => queue.lost(first);
       grant(9);
       expect([port.requests.length, port.timerMs, port.empties]).to.deep.equal([2, 401, 0]);
-      expect(queue.handOff(second)).to.equal(true);
+      expect(release(second)).to.equal('released');
     });
   });
 
@@ -748,7 +743,7 @@ describe('the queue of one process', () => {
       joined(1);
       port.fireTimer();
       fail({ retryable: false });
-      expect([port.empties, queue.handOff(holder)]).to.deep.equal([1, false]);
+      expect([port.empties, release(holder)]).to.deep.equal([1, 'asked']);
     });
 
     it('H63: a grant whose answer took as long as it lasts is released, and requested again', () => {

@@ -114,20 +114,15 @@ export interface QueuePort {
   newEntry(terms: WaitTerms): OwnEntry;
   newNonce(): string;
   /** Requests the lock, and queues the entry if the lock is busy. */
-  request(entry: OwnEntry, answer: ReplyCallbacks<AcquireReply>): void;
-  release(held: Holder, answer: ReplyCallbacks<ReleaseReply>): void;
-  releaseAndRequest(held: Holder, entry: OwnEntry, answer: ReplyCallbacks<[ReleaseReply, AcquireReply]>): void;
+  request(entry: OwnEntry): Promise<AcquireReply>;
+  release(held: Holder): Promise<ReleaseReply>;
+  releaseAndRequest(held: Holder, entry: OwnEntry): Promise<[ReleaseReply, AcquireReply]>;
   /** Reports that the entry's token is now held. */
   granted(entry: OwnEntry): void;
   /** Removes the entry from the Redis queue and releases its lock, in the background. */
   abandon(entry: OwnEntry): void;
   /** Reports that the queue has neither waiters nor a holder. */
   empty(queue: Queue): void;
-}
-
-export interface ReplyCallbacks<T> {
-  readonly resolve: (reply: T) => void;
-  readonly reject: (error: LockBackendError) => void;
 }
 
 export class Queue implements GrantSource {
@@ -186,9 +181,18 @@ export class Queue implements GrantSource {
     this.wake(this.#entry.id);
   }
 
+  /** Hands the lock off, or releases it in Redis and requests it for the next waiter in the same command. */
   release(held: Holder): ReleaseReply | Promise<ReleaseReply> {
-    if (this.handOff(held)) return 'released';
-    return new Promise((resolve, reject) => this.releaseAndRequest(held, { resolve, reject }));
+    if (this.#handOff(held)) return 'released';
+    if (!this.#endHolder(held)) return this.#port.release(held); // S25
+    const entry = this.#begin();
+    const replies = this.#port.releaseAndRequest(held, entry);
+    const released = replies.then(([reply]) => reply);
+    replies.then(
+      ([, reply]) => this.#onReply(entry, reply),
+      (error) => this.#onFailure(entry, error),
+    );
+    return released;
   }
 
   lost(held: Holder): void {
@@ -199,7 +203,7 @@ export class Queue implements GrantSource {
    * Hands the lock off to the next waiter of this queue, without a command to Redis. Hand-offs need a young confirmation by Redis,
    * because the next holder's validity counts from that confirmation. Hand-offs are limited, because other processes may be waiting.
    */
-  handOff(held: Holder): boolean {
+  #handOff(held: Holder): boolean {
     if (held !== this.#holder) return false;
     const sent = held.confirmed();
     const next = this.#positions.first;
@@ -214,23 +218,6 @@ export class Queue implements GrantSource {
     return true;
   }
 
-  /** Releases the lock in Redis and requests it for the next waiter, in the same command. */
-  releaseAndRequest(held: Holder, answer: ReplyCallbacks<ReleaseReply>): void {
-    const mayRequest = this.#endHolder(held);
-    if (!mayRequest) return this.#port.release(held, answer); // S25
-    const entry = this.#begin();
-    this.#port.releaseAndRequest(held, entry, {
-      resolve: ([result, reply]) => {
-        answer.resolve(result);
-        this.#onReply(entry, reply);
-      },
-      reject: (error) => {
-        answer.reject(error);
-        this.#onFailure(entry, error);
-      },
-    });
-  }
-
   /** Ends the hold of `held`. True if `held` was the holder of this queue, and a waiter is next for which no request is in flight. */
   #endHolder(held: Holder): boolean {
     if (held !== this.#holder) return false;
@@ -241,10 +228,10 @@ export class Queue implements GrantSource {
 
   #request(): void {
     const entry = this.#begin();
-    this.#port.request(entry, {
-      resolve: (reply) => this.#onReply(entry, reply),
-      reject: (error) => this.#onFailure(entry, error),
-    });
+    this.#port.request(entry).then(
+      (reply) => this.#onReply(entry, reply),
+      (error) => this.#onFailure(entry, error),
+    );
   }
 
   #begin(): OwnEntry {

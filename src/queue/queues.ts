@@ -20,7 +20,7 @@ import {
   unknownTicket,
 } from '../store/contract';
 import { silenceFor } from './policy';
-import { mayShare, OwnEntry, Queue, type QueuePort, type ReplyCallbacks, type WaitTerms, type WakeUp } from './queue';
+import { mayShare, OwnEntry, Queue, type QueuePort, type WaitTerms, type WakeUp } from './queue';
 import { WakeUps } from './wake-ups';
 
 /** The maximum of requests per second by all queues of a process at rest, as long as each pauses for at most `maxPollMs`. */
@@ -117,19 +117,19 @@ export class Queues implements QueuePort {
     return new OwnEntry(terms, newToken(terms.owner), this.wakeUps.newId());
   }
 
-  request(entry: OwnEntry, { resolve, reject }: ReplyCallbacks<AcquireReply>): void {
-    this.#store.acquire(this.#requestOf(entry)).then(resolve, reject);
+  request(entry: OwnEntry): Promise<AcquireReply> {
+    return this.#store.acquire(this.#requestOf(entry));
   }
 
-  release(held: Holder, { resolve, reject }: ReplyCallbacks<ReleaseReply>): void {
-    this.#store.release(held.releaseRequest()).then(resolve, reject);
+  release(held: Holder): Promise<ReleaseReply> {
+    return this.#store.release(held.releaseRequest());
   }
 
-  releaseAndRequest(held: Holder, entry: OwnEntry, answer: ReplyCallbacks<[ReleaseReply, AcquireReply]>): void {
+  releaseAndRequest(held: Holder, entry: OwnEntry): Promise<[ReleaseReply, AcquireReply]> {
     const { commandTimeoutMs, retryTimeoutMs } = entry.head!;
     const { token, checkedMs } = held.releaseRequest();
     const release = { keys: entry.terms.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs), checkedMs };
-    this.#store.releaseAndAcquire!(release, this.#requestOf(entry)).then(answer.resolve, answer.reject);
+    return this.#store.releaseAndAcquire!(release, this.#requestOf(entry));
   }
 
   granted(entry: OwnEntry): void {

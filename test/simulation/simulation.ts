@@ -10,20 +10,13 @@ import { earlier } from '../../src/core/clock';
 import { LockBackendError } from '../../src/core/errors';
 import { trustedMs } from '../../src/hold/validity';
 import { handOffsAlone, handOffsAmongOthers } from '../../src/queue/policy';
-import {
-  OwnEntry,
-  type Position,
-  Queue,
-  type QueuePort,
-  type ReplyCallbacks,
-  type Waiter,
-  type WaitTerms,
-} from '../../src/queue/queue';
-import type { Grant, Holder, Moment, ReleaseRequest } from '../../src/store/contract';
+import { OwnEntry, type Position, Queue, type QueuePort, type Waiter, type WaitTerms } from '../../src/queue/queue';
+import type { AcquireReply, Grant, Holder, Moment, ReleaseReply, ReleaseRequest } from '../../src/store/contract';
 import { Machine } from '../../src/store/embedded/machine/mutex-machine';
 import { MemoryRows } from '../../src/store/embedded/machine/row';
 import type { LateRequest } from '../../src/store/late-request';
 import { limits } from '../../src/store/protocol';
+import { Answer } from '../support/answer';
 import { Heap, mulberry32 } from './events';
 
 export interface Rules {
@@ -305,6 +298,11 @@ export class Simulation {
   }
 }
 
+interface ReplyCallbacks<T> {
+  readonly resolve: (reply: T) => void;
+  readonly reject: (error: LockBackendError) => void;
+}
+
 /** A process: its own queues, its own connection. */
 class Process implements QueuePort {
   readonly clock = this;
@@ -423,13 +421,14 @@ class Process implements QueuePort {
     return this.#world.rules.minPollMs;
   }
 
-  request(entry: OwnEntry, answer: ReplyCallbacks<any>): void {
+  request(entry: OwnEntry): Promise<AcquireReply> {
     const { commandTimeoutMs } = entry.head!;
     const sent = this.#moment();
+    const answer = new Answer<AcquireReply>();
     if (this.#waking && this.#world.rules.broken === 'no confirmation') {
       const fence = this.#world.machine.rows.fence - entry.fences + 1;
       this.#world.after(0, this, () => answer.resolve({ granted: true, fence, sent: this.#moment(), others: 1 }));
-      return;
+      return answer.promise;
     }
     const command = { ...this.#requestOf(entry), keys: [key], notAfterMs: this.#notAfterMs(commandTimeoutMs) };
     const run = (): unknown => this.#world.acquire(command, this.channel);
@@ -437,22 +436,25 @@ class Process implements QueuePort {
       resolve: (reply) => acquired(reply, sent, answer, this.#world.shiftMs(entry.terms)),
       reject: answer.reject,
     });
+    return answer.promise;
   }
 
-  releaseAndRequest({ token }: Holder, entry: OwnEntry, answer: ReplyCallbacks<any>): void {
+  releaseAndRequest({ token }: Holder, entry: OwnEntry): Promise<[ReleaseReply, AcquireReply]> {
     const waiter = entry.head!;
     const sent = this.#moment();
+    const answer = new Answer<[ReleaseReply, AcquireReply]>();
     const next = this.#requestOf(entry);
     const command = { keys: [key], token, ticket: 0, yieldMs: waiter.retryTimeoutMs, next };
     const run = (): unknown => this.#world.release(command, this.channel);
     this.#call(run, waiter.commandTimeoutMs, true, {
       resolve: (reply) => {
         const result = reply.results[0];
-        const resolve = (acquire: unknown): void => answer.resolve([result, acquire]);
+        const resolve = (acquire: AcquireReply): void => answer.resolve([result, acquire]);
         acquired(reply.next, sent, { resolve, reject: answer.reject }, this.#world.shiftMs(entry.terms));
       },
       reject: answer.reject,
     });
+    return answer.promise;
   }
 
   /** Confirms a grant, for as long as its holder counts on it. */
@@ -463,10 +465,12 @@ class Process implements QueuePort {
     this.#call(run, Math.max(leftMs / 2, 10), false, answer);
   }
 
-  release(held: Holder, { resolve, reject }: ReplyCallbacks<any>): void {
+  release(held: Holder): Promise<ReleaseReply> {
+    const { resolve, reject, promise } = new Answer<ReleaseReply>();
     const { token, ticket = 0, yieldMs = 0, commandTimeoutMs } = held.releaseRequest();
     const run = (): unknown => this.#world.release({ keys: [key], token, ticket, yieldMs }, this.channel);
     this.#call(run, commandTimeoutMs, true, { resolve: (reply) => resolve(reply.results[0]), reject });
+    return promise;
   }
 
   /** Releases once more, as a held lock does whose release had no answer, or of whose token a late request may still execute. */
@@ -713,10 +717,10 @@ class User implements Waiter {
   }
 
   #release(queue: Queue, holder: Grantee, late: LateRequest | undefined): void {
-    if (queue.handOff(holder)) return;
+    const reply = queue.release(holder);
+    if (reply === 'released') return;
     const again = (): void => this.#process.releaseAgain(holder.token, late, this.commandTimeoutMs);
-    const resolve = (): unknown => late?.mayExecute(this.#world.nowMs) && again();
-    queue.releaseAndRequest(holder, { resolve, reject: again });
+    (reply as Promise<ReleaseReply>).then(() => late?.mayExecute(this.#world.nowMs) && again(), again);
   }
 
   #pauseThenTurn(): void {

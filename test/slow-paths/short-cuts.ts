@@ -107,9 +107,10 @@ export const shortCuts: readonly ShortCut[] = [
     change: piece(
       'S25',
       /if \(!(.*)\) return (.*);/,
-      `$2;
-    if ($1) this.#request();
-    return;`,
+      `const mayRequest = $1;
+    const reply = $2;
+    if (mayRequest) this.#request();
+    return reply;`,
     ),
   },
   {
