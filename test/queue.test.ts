@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { LockBackendError } from '../src/core/errors';
 import { fencesAtFirst, fencesInBlock, handOffsAlone, handOffsAmongOthers } from '../src/queue/policy';
-import { OwnEntry, type Position, Queue, type QueuePort, type Waiter, type WaitTerms } from '../src/queue/queue';
+import { OwnEntry, Position, Queue, type QueuePort, type Waiter, type WaitTerms } from '../src/queue/queue';
 import type { AcquireReply, Grant, GrantSource, Holder, Moment, ReleaseReply } from '../src/store/contract';
 import { Answer } from './support/answer';
 
@@ -216,10 +216,11 @@ describe('the queue of one process', () => {
     return error;
   };
   const joined = (count: number): Caller[] => Array.from({ length: count }, () => joinedBy(new Caller()).caller);
-  const joinedBy = (caller: Caller): { caller: Caller; position: Position } => ({
-    caller,
-    position: queue.join(caller),
-  });
+  const joinedBy = (caller: Caller): { caller: Caller; position: Position } => {
+    const position = new Position(queue, caller);
+    position.begin();
+    return { caller, position };
+  };
   /** Releases, as the source of the grant has it: the answer, or 'asked' where Redis has to be. */
   const release = (caller: Caller): ReleaseReply | 'asked' => {
     const reply = queue.release(caller);
@@ -722,7 +723,7 @@ describe('the queue of one process', () => {
     it('no pause is shorter than 1 ms; a refused request no longer executes', () => {
       const caller = new Caller();
       caller.retryTimeoutMs = 0;
-      queue.join(caller);
+      joinedBy(caller);
       const error = fail({ retryable: true });
       expect([caller.troubles, port.timerMs, last().entry.late?.untilMs]).to.deep.equal([
         [error.message],

@@ -1,8 +1,9 @@
 // How long readers of one lock object join each other, by a clock that the test sets.
 import { expect } from 'chai';
 import type { Granted, SharingHolder } from '../src/hold/kept-lock';
-import { type Fetch, GroupPosition, type ShareWaiter } from '../src/queue/group';
+import type { Fetch, ShareWaiter } from '../src/queue/group';
 import { maxJoins, turnMs, windowMs } from '../src/queue/policy';
+import { Position } from '../src/queue/queue';
 import { Readers } from '../src/queue/readers';
 import type { Grant, Mode, Store } from '../src/store/contract';
 
@@ -37,7 +38,7 @@ class Scene {
       return held;
     };
     const waiter = { granted, fetch: () => fetch, troubled: () => {} };
-    this.readers.join(new GroupPosition(this.readers, waiter as unknown as ShareWaiter));
+    this.readers.join(new Position(this.readers, waiter as unknown as ShareWaiter));
   }
 
   grant(): void {

@@ -11,8 +11,8 @@ import { nextTick } from '../core/real-timers';
 import type { HeldLock } from '../hold/held-lock';
 import type { Granted } from '../hold/kept-lock';
 import type { Cancellable } from '../hold/scope';
-import { type Fetch, GroupPosition, type ShareWaiter, type WaitGroup } from '../queue/group';
-import type { Effort } from '../queue/queue';
+import type { Fetch, GroupPosition, ShareWaiter, WaitGroup } from '../queue/group';
+import { type Effort, Position, type Queue } from '../queue/queue';
 import { sharedSourceOf } from '../queue/queues';
 import type { Grant, GrantSource } from '../store/contract';
 import { AcquireTrace, tracesAcquires } from './acquire-trace';
@@ -22,7 +22,7 @@ import { lineSourceOf, Queued } from './queued';
 import { abortReason, deadlockOf, refusalOf, timedOut, triedInVain } from './refusals';
 import { type AcquireSpec, groupFor, groupsOf, isQueued, mayBeQueued, termsOf } from './spec';
 
-type Strategy = Queued | EntryPolling | GroupPosition;
+type Strategy = Queued | EntryPolling | Position | GroupPosition;
 
 /** Acquires the lock and resolves with the result of `wrap(held)`. Publishes this on `redis-exp-lock:acquire` if `isTraced`. */
 export function acquire<T>(spec: AcquireSpec, wrap: (held: HeldLock) => T, isTraced = tracesAcquires()): Promise<T> {
@@ -96,6 +96,11 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
     // A deadline past the end of the first attempt needs no alarm yet: `troubled` sets it if the wait goes on.
     const mayOutlast = timeoutMs! > 0 && this.leftMs <= commandTimeoutsPerAttempt * this.commandTimeoutMs;
     if (this.#strategy.count === 0 || mayOutlast) this.#setAlarm();
+  }
+
+  waitIn(queue: Queue): void {
+    this.#strategy = new Position(queue, this);
+    this.#strategy.begin();
   }
 
   granted(grant: Granted, source = sourceOf(this.awaited)): HeldLock {
@@ -189,5 +194,5 @@ function strategyFor(spec: AcquireSpec, acquisition: Acquisition): Strategy {
   // Readers and permits wait in a group; a writer and a change in place wait alone.
   const isAlone = mode.kind === 'exclusive' || change !== undefined || !isQueued(settings) || store.isQuorum;
   if (isAlone) return new EntryPolling(spec, acquisition);
-  return new GroupPosition(groupFor(groups, termsOf(spec), store), acquisition);
+  return new Position(groupFor(groups, termsOf(spec), store), acquisition);
 }

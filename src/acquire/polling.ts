@@ -7,7 +7,7 @@ import { describe } from '../core/keys';
 import type { HeldLock } from '../hold/held-lock';
 import { tooLate } from '../hold/validity';
 import type { Fetch } from '../queue/group';
-import type { Effort } from '../queue/queue';
+import type { Effort, Queue } from '../queue/queue';
 import { type Queues, queuesOf } from '../queue/queues';
 import type { AcquireReply, Grant } from '../store/contract';
 import { type Attempting, Attempts } from './attempts';
@@ -22,6 +22,8 @@ export interface PollingCaller {
   take(grant: Grant, others: number, by: Fetch): void;
   /** Receives the held lock after a change in place. */
   succeed?(held: HeldLock): void;
+  /** Goes on in a queue, which makes the attempts from now on. */
+  waitIn?(queue: Queue): void;
   /** Reports an attempt in vain: the key is busy, or (with an error) Redis could not be reached. The wait goes on. */
   troubled(error: LockBackendError | undefined): void;
   /** Reports the end of the wait. Nothing is held, and nothing is left behind. */

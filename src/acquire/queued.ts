@@ -8,7 +8,7 @@ import { perObject } from '../core/per-object';
 import { setImmediate } from '../core/real-timers';
 import { hasIncomingRequests } from '../core/runtime';
 import { handOffsAlone } from '../queue/policy';
-import type { Effort, Position, Waiter } from '../queue/queue';
+import type { Waiter } from '../queue/queue';
 import type { AcquireReply, GrantSource, ReleaseRequest, Store } from '../store/contract';
 import { Polling, type PollingCaller } from './polling';
 import { termsOf } from './spec';
@@ -56,17 +56,7 @@ export const lineSourceOf = perObject((store: Store): GrantSource => {
 export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Queued> {
   before: Queued | undefined;
   after: Queued | undefined;
-  #position: Position | undefined;
   #line: Line | undefined;
-
-  override get effort(): Effort {
-    return this.#position === undefined ? super.effort : { attempts: 1, queued: this.#position.hasWaited };
-  }
-
-  override giveUp(): void {
-    super.giveUp();
-    if (this.#position !== undefined) this.#position.queue.leave(this.#position); // H36b
-  }
 
   override onReply(reply: AcquireReply, token: string): void {
     this.#tell(undefined);
@@ -158,10 +148,9 @@ export class Queued extends Polling<PollingCaller & Waiter> implements Linked<Qu
 
   protected override enqueue(): void {
     // The queue requests with its own token.
-    this.attempts.drop();
+    this.giveUp();
     // Wake-ups are open, so Redis answers: an earlier failure is no longer why the caller waits.
     this.caller.troubled(undefined); // H72h
-    this.wasQueued = true;
-    this.#position = this.queues!.queue(termsOf(this.spec)).join(this.caller);
+    this.caller.waitIn!(this.queues!.queue(termsOf(this.spec)));
   }
 }

@@ -6,7 +6,7 @@ import type { LockBackendError } from '../core/errors';
 import { LinkedList } from '../core/linked-list';
 import type { Granted } from '../hold/kept-lock';
 import type { Grant, GrantSource, Holder, Mode, Store } from '../store/contract';
-import type { Effort, Position, Waiter, WaitTerms } from './queue';
+import type { Position, Waiter, WaitTerms } from './queue';
 import { sharedSourceOf } from './queues';
 
 export interface ShareWaiter extends Waiter {
@@ -19,34 +19,7 @@ export interface Fetch {
   giveUp(): void;
 }
 
-export class GroupPosition implements Position {
-  before: GroupPosition | undefined;
-  after: GroupPosition | undefined;
-  readonly queue: WaitGroup;
-  readonly waiter: ShareWaiter;
-  hasWaited = false;
-  /** The group makes the attempts. */
-  readonly count = 0;
-  readonly isPausing = false;
-  readonly wasQueued = true;
-
-  constructor(queue: WaitGroup, waiter: ShareWaiter) {
-    this.queue = queue;
-    this.waiter = waiter;
-  }
-
-  get effort(): Effort {
-    return { attempts: 1, queued: this.hasWaited };
-  }
-
-  begin(): void {
-    this.queue.join(this);
-  }
-
-  giveUp(): void {
-    this.queue.leave(this);
-  }
-}
+export type GroupPosition = Position<ShareWaiter>;
 
 export abstract class WaitGroup {
   readonly terms: WaitTerms;

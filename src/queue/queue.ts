@@ -52,17 +52,40 @@ export interface Waiter {
   troubled(error: LockBackendError | undefined): void;
 }
 
-export interface Position extends Linked<Position> {
-  readonly queue: { leave(position: Position): void };
-  readonly waiter: Waiter;
-  /** Set when the waiter had to wait: the key was busy, or there were waiters before it. */
-  hasWaited: boolean;
-}
-
 /** The work of a caller so far. */
 export interface Effort {
   readonly attempts: number;
   readonly queued: boolean;
+}
+
+/** The position of a caller in a queue, or in a wait group, which makes the attempts for it. */
+export class Position<W extends Waiter = Waiter> implements Linked<Position<W>> {
+  before: Position<W> | undefined;
+  after: Position<W> | undefined;
+  readonly queue: { join(position: Position<W>): void; leave(position: Position<W>): void };
+  readonly waiter: W;
+  /** Set when the waiter had to wait: the key was busy, or there were waiters before it. */
+  hasWaited = false;
+  readonly count = 0;
+  readonly isPausing = false;
+  readonly wasQueued = true;
+
+  constructor(queue: Position<W>['queue'], waiter: W) {
+    this.queue = queue;
+    this.waiter = waiter;
+  }
+
+  get effort(): Effort {
+    return { attempts: 1, queued: this.hasWaited };
+  }
+
+  begin(): void {
+    this.queue.join(this);
+  }
+
+  giveUp(): void {
+    this.queue.leave(this); // H36b
+  }
 }
 
 /** Our entry in the Redis queue; a new entry with a new token follows every grant. */
@@ -149,15 +172,13 @@ export class Queue implements GrantSource {
     this.#entry = port.newEntry(terms);
   }
 
-  join(waiter: Waiter): Position {
+  join(position: Position): void {
     const isBehind = this.#isRequesting || this.#timer !== undefined;
-    const hasWaited = isBehind || this.#holder !== undefined;
-    const position = { queue: this, waiter, hasWaited, before: undefined, after: undefined };
+    position.hasWaited = isBehind || this.#holder !== undefined;
     this.#positions.add(position);
-    if (isBehind) return position;
+    if (isBehind) return;
     if (this.#holder === undefined) this.#request();
     else this.#waitBehind(this.#holder);
-    return position;
   }
 
   /** Removes a waiter, which is then never called again. The last one abandons the entry. */

@@ -7,8 +7,8 @@
 import { groupFor } from '../../src/acquire/spec';
 import type { Granted, Member, SharingHolder } from '../../src/hold/kept-lock';
 import { trustedMs } from '../../src/hold/validity';
-import { type Fetch, GroupPosition, type ShareWaiter, type WaitGroup } from '../../src/queue/group';
-import type { WaitTerms } from '../../src/queue/queue';
+import type { Fetch, GroupPosition, ShareWaiter, WaitGroup } from '../../src/queue/group';
+import { Position, type WaitTerms } from '../../src/queue/queue';
 import { Readers } from '../../src/queue/readers';
 import type {
   AcquireReply,
@@ -247,7 +247,7 @@ class Request implements Fetch {
   }
 }
 
-const membersOf = new WeakMap<WaitGroup, Member>();
+const membersOf = new WeakMap<object, Member>();
 
 /** A caller: waits, gives up now and then. */
 class User implements ShareWaiter {
@@ -283,8 +283,8 @@ class User implements ShareWaiter {
         owner: lifetimeMs > world.rules.lifetimeMs ? 'other' : undefined,
         mode: this.#mode,
       };
-      this.#position = new GroupPosition(groupFor(groups, terms, store), this);
-      this.#position.queue.join(this.#position);
+      this.#position = new Position(groupFor(groups, terms, store), this);
+      this.#position.begin();
       if (!this.#isOver && world.random() < 0.15) this.#process.after(world.random() * 100, () => this.#giveUp());
     });
   }
@@ -310,7 +310,7 @@ class User implements ShareWaiter {
   #giveUp(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#position!.queue.leave(this.#position!);
+    this.#position!.giveUp();
     this.#resolve(undefined);
   }
 }

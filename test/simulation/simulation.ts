@@ -10,7 +10,7 @@ import { earlier } from '../../src/core/clock';
 import { LockBackendError } from '../../src/core/errors';
 import { trustedMs } from '../../src/hold/validity';
 import { handOffsAlone, handOffsAmongOthers } from '../../src/queue/policy';
-import { OwnEntry, type Position, Queue, type QueuePort, type Waiter, type WaitTerms } from '../../src/queue/queue';
+import { OwnEntry, Position, Queue, type QueuePort, type Waiter, type WaitTerms } from '../../src/queue/queue';
 import type { AcquireReply, Grant, Holder, Moment, ReleaseReply, ReleaseRequest } from '../../src/store/contract';
 import { Machine } from '../../src/store/embedded/machine/mutex-machine';
 import { MemoryRows } from '../../src/store/embedded/machine/row';
@@ -616,14 +616,15 @@ class User implements Waiter {
     const { lifetimeMs, giveUp } = this.#world.rules;
     this.#queue = this.#process.queue(this.#world.random() < 0.9 ? lifetimeMs : lifetimeMs * 2);
     this.#waiting = true;
-    this.#position = this.#queue.join(this);
+    this.#position = new Position(this.#queue, this);
+    this.#position.begin();
     if (this.#world.random() >= giveUp) return;
     const changeMindMs = this.#world.random() < 0.3 ? 0 : this.#world.random() * 300;
     const change = (): void => {
       if (!this.#waiting) return;
       this.#waiting = false;
       this.#world.note(() => `${this.#name} gives up`);
-      this.#queue.leave(this.#position);
+      this.#position.giveUp();
       this.#pauseThenTurn();
     };
     if (changeMindMs === 0) change();
