@@ -13,6 +13,8 @@ const commandTimeoutMs = 300;
 const lifetimeMs = 9000;
 /** The time for which a grant by message is provisional. */
 const provisionalMs = 2000;
+/** What wakes an entry that may have missed a message. */
+const afterGap = { nonce: undefined, fence: undefined };
 
 interface Request {
   readonly entry: OwnEntry;
@@ -88,9 +90,9 @@ class Surroundings implements QueuePort {
     this.wallClockMs += ms;
   }
 
-  newEntry(terms: WaitTerms): OwnEntry {
+  newEntry(queue: Queue): OwnEntry {
     this.#count += 1;
-    return new OwnEntry(terms, `${terms.owner}${this.#count}`, `id${this.#count}`);
+    return new OwnEntry(queue, `${queue.terms.owner}${this.#count}`, `id${this.#count}`);
   }
 
   newNonce(): string {
@@ -427,7 +429,7 @@ describe('the queue of one process', () => {
       message(5);
       expect([caller.grant, port.requests.length]).to.deep.equal([undefined, 5]);
       busy();
-      queue.gap();
+      last().entry.wake(afterGap);
       expect([caller.grant, port.requests.length]).to.deep.equal([undefined, 6]);
     });
 
@@ -470,8 +472,7 @@ describe('the queue of one process', () => {
       expect(port.requests).to.have.lengthOf(1);
       const old = last().entry.id;
       message(5);
-      expect(queue.wake(old)).to.equal(false);
-      queue.gap();
+      expect(queue.wake(old, afterGap)).to.equal(false);
       expect(port.requests).to.have.lengthOf(1);
     });
   });

@@ -8,7 +8,7 @@ describe('the wake-ups of a process', () => {
     this.timeout(10_000); // what it waits for is due after ten ms
     const nothing = (): void => {};
     const channels = { listen: () => new Promise<never>(nothing), listensAlone: false };
-    const wakeUps = new WakeUps(channels, { wake: nothing, freed: nothing, gap: nothing });
+    const wakeUps = new WakeUps(channels, nothing);
     const outcome = await wakeUps.whenOpen('key', 10).then(
       () => 'opened',
       () => 'failed',
@@ -31,7 +31,7 @@ describe('the wake-ups of a process', () => {
       open += 1;
       return freed;
     };
-    const wakeUps = new WakeUps({ listen, listensAlone: false }, { wake: nothing, freed: nothing, gap: nothing });
+    const wakeUps = new WakeUps({ listen, listensAlone: false }, nothing);
     for (let attempt = 0; attempt < 3; attempt += 1) {
       const error = await wakeUps.open('key').catch((refused: unknown) => refused);
       expect(error).to.be.an('error');

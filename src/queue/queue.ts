@@ -90,7 +90,7 @@ export class Position<W extends Waiter = Waiter> implements Linked<Position<W>> 
 
 /** Our entry in the Redis queue; a new entry with a new token follows every grant. */
 export class OwnEntry {
-  readonly terms: WaitTerms;
+  readonly queue: Queue;
   readonly token: string;
   readonly id: string;
   /** The waiter whose timeouts the last request has. */
@@ -109,10 +109,18 @@ export class OwnEntry {
   /** The number of fences that its grant reserves, the same in all its requests; 0 before the first request. */
   fences = 0;
 
-  constructor(terms: WaitTerms, token: string, id: string) {
-    this.terms = terms;
+  constructor(queue: Queue, token: string, id: string) {
+    this.queue = queue;
     this.token = token;
     this.id = id;
+  }
+
+  get key(): string {
+    return this.queue.terms.key;
+  }
+
+  wake(wakeUp: WakeUp): void {
+    this.queue.wake(this.id, wakeUp);
   }
 }
 
@@ -134,7 +142,7 @@ export interface QueuePort {
   readonly minPollMs: number;
   setTimer(work: () => void, ms: number): unknown;
   clearTimer(timer: unknown): void;
-  newEntry(terms: WaitTerms): OwnEntry;
+  newEntry(queue: Queue): OwnEntry;
   newNonce(): string;
   /** Requests the lock, and queues the entry if the lock is busy. */
   request(entry: OwnEntry): Promise<AcquireReply>;
@@ -169,7 +177,7 @@ export class Queue implements GrantSource {
   constructor(terms: WaitTerms, port: QueuePort) {
     this.terms = terms;
     this.#port = port;
-    this.#entry = port.newEntry(terms);
+    this.#entry = port.newEntry(this);
   }
 
   join(position: Position): void {
@@ -189,17 +197,12 @@ export class Queue implements GrantSource {
   }
 
   /** Handles a message that the entry was granted or should request. False if the id is not that of the current entry. */
-  wake(id: string, wakeUp: WakeUp = { nonce: undefined, fence: undefined }): boolean {
+  wake(id: string, wakeUp: WakeUp): boolean {
     if (id !== this.#entry.id) return false;
     // H27c
     if (this.#isRequesting) this.#wakeUp = wakeUp;
     else if (this.#positions.size > 0) this.#onWakeUp(wakeUp);
     return true;
-  }
-
-  /** Requests again, because wake-ups may have been missed. */
-  gap(): void {
-    this.wake(this.#entry.id);
   }
 
   /** Hands the lock off, or releases it in Redis and requests it for the next waiter in the same command. */
@@ -314,7 +317,7 @@ export class Queue implements GrantSource {
   #endEntry(): OwnEntry {
     const entry = this.#entry;
     this.#port.granted(entry);
-    this.#entry = this.#port.newEntry(this.terms);
+    this.#entry = this.#port.newEntry(this);
     return entry;
   }
 
@@ -364,7 +367,7 @@ export class Queue implements GrantSource {
     if (entry.head === undefined) return;
     if (this.#isRequesting) this.#mayExecute(entry);
     this.#isRequesting = false;
-    this.#entry = this.#port.newEntry(this.terms);
+    this.#entry = this.#port.newEntry(this);
     this.#port.abandon(entry);
   }
 

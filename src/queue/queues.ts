@@ -15,7 +15,6 @@ import {
   type GrantSource,
   type Holder,
   type ReleaseReply,
-  type ReleaseRequest,
   type Store,
   unknownTicket,
 } from '../store/contract';
@@ -70,21 +69,11 @@ export class Queues implements QueuePort {
   readonly clearTimer = clearAlarm as (timer: unknown) => void;
   readonly #store: Store;
   readonly #queues = new Map<string, Queue[]>();
-  /** The entries that are in flight or in the Redis queue. */
-  readonly #entries = new Set<OwnEntry>();
-  /** Requests that release abandoned entries, by the id of the entry. */
-  readonly #abandoned = new Map<string, ReleaseRequest>();
 
   constructor(store: Store, channels: Channels) {
     this.#store = store;
     this.clock = store.clock;
-    this.wakeUps = new WakeUps(channels, {
-      wake: (id, key, wakeUp) => this.#wake(id, key, wakeUp),
-      freed: (key, hash) => loseFreed(store, key, hash),
-      gap: () => {
-        for (const queue of [...this.#queues.values()].flat()) queue.gap();
-      },
-    });
+    this.wakeUps = new WakeUps(channels, (key, hash) => loseFreed(store, key, hash));
   }
 
   queue(terms: WaitTerms): Queue {
@@ -109,12 +98,12 @@ export class Queues implements QueuePort {
   }
 
   get minPollMs(): number {
-    const entries = this.#entries.size + this.wakeUps.subscribers;
-    return Math.min((entries * 1000) / maxRequestsPerSecond, maxPollMs);
+    const { entries, subscribers } = this.wakeUps;
+    return Math.min(((entries.size + subscribers) * 1000) / maxRequestsPerSecond, maxPollMs);
   }
 
-  newEntry(terms: WaitTerms): OwnEntry {
-    return new OwnEntry(terms, newToken(terms.owner), this.wakeUps.newId());
+  newEntry(queue: Queue): OwnEntry {
+    return new OwnEntry(queue, newToken(queue.terms.owner), this.wakeUps.newId());
   }
 
   request(entry: OwnEntry): Promise<AcquireReply> {
@@ -128,39 +117,34 @@ export class Queues implements QueuePort {
   releaseAndRequest(held: Holder, entry: OwnEntry): Promise<[ReleaseReply, AcquireReply]> {
     const { commandTimeoutMs, retryTimeoutMs } = entry.head!;
     const { token, checkedMs } = held.releaseRequest();
-    const release = { keys: entry.terms.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs), checkedMs };
+    const release = { keys: entry.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs), checkedMs };
     return this.#store.releaseAndAcquire!(release, this.#requestOf(entry));
   }
 
   granted(entry: OwnEntry): void {
-    this.#entries.delete(entry);
+    this.wakeUps.entries.delete(entry.id);
   }
 
   abandon(entry: OwnEntry): void {
-    const { terms, token, id, ticket, late } = entry;
+    const { key, token, id, ticket, late } = entry;
     const { commandTimeoutMs } = entry.head!;
-    const request = { keys: terms.key, token, commandTimeoutMs, ticket: ticket || unknownTicket };
-    this.#entries.delete(entry);
-    this.#abandoned.set(id, request);
-    void this.#store.abandon(request, late).then(() => this.#abandoned.delete(id));
+    const { entries } = this.wakeUps;
+    const request = { keys: key, token, commandTimeoutMs, ticket: ticket || unknownTicket };
+    const wake = ({ fence }: WakeUp): unknown => fence !== undefined && this.#store.release(request).catch(() => {});
+    entries.set(id, { key, wake }); // H83g
+    void this.#store.abandon(request, late).then(() => entries.delete(id));
   }
 
   #requestOf(entry: OwnEntry): AcquireRequest {
     const { token, id, nonce, ticket, sinceMs, minPollMs } = entry;
-    const { key, lifetimeMs, fencing } = entry.terms;
+    const { key, lifetimeMs, fencing } = entry.queue.terms;
     const { commandTimeoutMs } = entry.head!;
-    const { channel } = this.wakeUps;
-    this.#entries.add(entry);
+    const { channel, entries } = this.wakeUps;
+    entries.set(id, entry);
     // An entry that was abandoned before this request was sent needs no request: its release follows in the same tick.
-    const begin = (): boolean => !this.#abandoned.has(id);
+    const begin = (): boolean => entries.get(id) === entry;
     const fences = fencing ? entry.fences : 0;
     const queueAs = { channel, id: `${id}.${nonce}`, ticket, sinceMs, silenceMs: silenceFor(minPollMs) };
     return { keys: key, token, lifetimeMs, fences, minReplicas: 0, commandTimeoutMs, begin, queueAs };
-  }
-
-  #wake(id: string, key: string, wakeUp: WakeUp): void {
-    if (this.#queues.get(key)?.some((queue) => queue.wake(id, wakeUp))) return;
-    const request = this.#abandoned.get(id);
-    if (request !== undefined) this.#store.release(request).catch(() => {}); // H83g
   }
 }

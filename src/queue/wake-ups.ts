@@ -29,20 +29,22 @@ interface WakeUpListener {
   readonly wake: Wake;
 }
 
-/** The other receivers of messages: the queues. */
-interface Others {
-  wake(id: string, key: string, wakeUp: WakeUp): void;
-  /** Reports that an operator has taken a lock away. */
-  freed(key: string, hash: string): void;
-  /** Reports that wake-ups may have been missed. */
-  gap(): void;
+/** The receiver of the messages about an entry of a queue. */
+interface EntryListener {
+  readonly key: string;
+  wake(wakeUp: WakeUp): unknown;
 }
+
+/** The wake-up after messages may have been missed. */
+const afterGap: WakeUp = { nonce: undefined, fence: undefined };
 
 export class WakeUps {
   readonly channel = channelPrefix + uuid();
   isOpen = false;
+  /** The entries of queues that are in flight or in the Redis queue, by their ids. */
+  readonly entries = new Map<string, EntryListener>();
   readonly #channels: Channels;
-  readonly #others: Others;
+  readonly #onFreed: (key: string, hash: string) => void;
   readonly #subscribers = new Map<string, WakeUpListener>();
   /** Keys of the callers that wait for the channel to open. */
   readonly #awaited = new Set<string>();
@@ -54,9 +56,10 @@ export class WakeUps {
   #ids = 0;
   #scopes = 0;
 
-  constructor(channels: Channels, others: Others) {
+  /** @param onFreed Receives the locks that operators have taken away. */
+  constructor(channels: Channels, onFreed: (key: string, hash: string) => void) {
     this.#channels = channels;
-    this.#others = others;
+    this.#onFreed = onFreed;
   }
 
   get subscribers(): number {
@@ -171,12 +174,13 @@ export class WakeUps {
   readonly #onMessage = (text: string): void => {
     const ids = text.slice(0, text.indexOf(' '));
     const key = text.slice(ids.length + 1); // H34
-    if (ids.startsWith('!')) return this.#others.freed(key, ids.slice(1)); // H88c
+    if (ids.startsWith('!')) return this.#onFreed(key, ids.slice(1)); // H88c
     for (const word of ids.split(',')) {
       const [, id = word, nonce, fence] = entryText.exec(word) ?? [];
       const subscriber = this.#subscribers.get(id);
       if (subscriber?.key === key) subscriber.wake(false);
-      else this.#others.wake(id, key, { nonce, fence: fence === undefined ? undefined : Number(fence) });
+      const entry = this.entries.get(id);
+      if (entry?.key === key) entry.wake({ nonce, fence: fence === undefined ? undefined : Number(fence) });
     }
   };
 
@@ -189,7 +193,7 @@ export class WakeUps {
   };
 
   readonly #onGap = (): void => {
-    this.#others.gap();
+    for (const entry of [...this.entries.values()]) entry.wake(afterGap);
     for (const { wake } of [...this.#subscribers.values()]) wake(false);
   };
 }

@@ -399,12 +399,12 @@ class Process implements QueuePort {
     (timer as Event).gone = true;
   }
 
-  newEntry(terms: WaitTerms): OwnEntry {
+  newEntry(queue: Queue): OwnEntry {
     const id = `${this.channel}.${this.#ids++}`;
     // As our tokens are: the end repeats the beginning of the last 36 characters.
     const token = `token-${id}`.padEnd(36, ' ');
     const whole = `${token.slice(0, 32)}${token.slice(0, 4)}`;
-    return new OwnEntry(terms, whole, id);
+    return new OwnEntry(queue, whole, id);
   }
 
   newNonce(): string {
@@ -433,7 +433,7 @@ class Process implements QueuePort {
     const command = { ...this.#requestOf(entry), keys: [key], notAfterMs: this.#notAfterMs(commandTimeoutMs) };
     const run = (): unknown => this.#world.acquire(command, this.channel);
     this.#call(run, commandTimeoutMs, false, {
-      resolve: (reply) => acquired(reply, sent, answer, this.#world.shiftMs(entry.terms)),
+      resolve: (reply) => acquired(reply, sent, answer, this.#world.shiftMs(entry.queue.terms)),
       reject: answer.reject,
     });
     return answer.promise;
@@ -450,7 +450,7 @@ class Process implements QueuePort {
       resolve: (reply) => {
         const result = reply.results[0];
         const resolve = (acquire: AcquireReply): void => answer.resolve([result, acquire]);
-        acquired(reply.next, sent, { resolve, reject: answer.reject }, this.#world.shiftMs(entry.terms));
+        acquired(reply.next, sent, { resolve, reject: answer.reject }, this.#world.shiftMs(entry.queue.terms));
       },
       reject: answer.reject,
     });
@@ -505,8 +505,8 @@ class Process implements QueuePort {
     });
   }
 
-  #requestOf({ terms, token, id, nonce, ticket: known, sinceMs, fences }: OwnEntry) {
-    const { lifetimeMs } = terms;
+  #requestOf({ queue, token, id, nonce, ticket: known, sinceMs, fences }: OwnEntry) {
+    const { lifetimeMs } = queue.terms;
     const fromMs = this.#world.rules.broken === 'queued since its last request' ? this.#world.nowMs : sinceMs;
     const ticket = known || -(epochMicros + Math.floor(fromMs * 1000));
     const silenceMs = 2 * this.minPollMs;
