@@ -41,12 +41,13 @@ export class AcquireTrace {
     });
   }
 
-  failed(error: unknown, effort: Effort): void {
+  failed(error: unknown, effort: Effort | undefined): void {
     this.settled(outcomeOf(error, this.#signal), effort);
   }
 
   /** Notes the outcome. A single try that is `busy` is no failure: its result is null. */
-  settled(outcome: AcquireOutcome, { attempts, queued }: Effort, fence = 0): void {
+  settled(outcome: AcquireOutcome, effort: Effort | undefined, fence = 0): void {
+    const { count: attempts, hasWaited: queued } = effort ?? { count: 0, hasWaited: false };
     Object.assign(this.#event, { waitedMs: performance.now() - this.#startMs, attempts, queued, fence, outcome });
   }
 

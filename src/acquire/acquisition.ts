@@ -12,7 +12,7 @@ import type { HeldLock } from '../hold/held-lock';
 import type { Granted } from '../hold/kept-lock';
 import type { Cancellable } from '../hold/scope';
 import type { Fetch, GroupPosition, ShareWaiter, WaitGroup } from '../queue/group';
-import { type Effort, Position, type Queue } from '../queue/queue';
+import { Position, type Queue } from '../queue/queue';
 import { sharedSourceOf } from '../queue/queues';
 import type { Grant, GrantSource } from '../store/contract';
 import { AcquireTrace, tracesAcquires } from './acquire-trace';
@@ -95,7 +95,8 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
     }
     // A deadline past the end of the first attempt needs no alarm yet: `troubled` sets it if the wait goes on.
     const mayOutlast = timeoutMs! > 0 && this.leftMs <= commandTimeoutsPerAttempt * this.commandTimeoutMs;
-    if (this.#strategy.count === 0 || mayOutlast) this.#setAlarm();
+    const { count, wasQueued } = this.#strategy;
+    if (wasQueued || count === 0 || mayOutlast) this.#setAlarm();
   }
 
   waitIn(queue: Queue): void {
@@ -104,8 +105,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   }
 
   granted(grant: Granted, source = sourceOf(this.awaited)): HeldLock {
-    const retries = Math.max(this.#strategy!.count - 1, 0);
-    const held = this.awaited.scope.hold(grant, this.awaited, source, retries);
+    const held = this.awaited.scope.hold(grant, this.awaited, source, this.#strategy!.count - 1);
     this.succeed(held);
     return held;
   }
@@ -118,7 +118,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
     this.#settle();
     try {
       const result = this.#wrap(held);
-      this.#trace?.settled('granted', this.#effort, held.fence);
+      this.#trace?.settled('granted', this.#strategy, held.fence);
       this.#resolve(result);
     } catch (error) {
       // No caller has the held lock. Released on the next tick: its queue knows it as the holder only after this call.
@@ -135,7 +135,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   failed(error: unknown): void {
     this.#settle();
     if (error !== triedInVain) return this.#fail(forKey(error, this.awaited.key)); // H72d
-    this.#trace?.settled('busy', this.#effort);
+    this.#trace?.settled('busy', this.#strategy);
     this.#resolve(null);
   }
 
@@ -162,10 +162,6 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
     return fetch;
   }
 
-  get #effort(): Effort {
-    return this.#strategy?.effort ?? { attempts: 0, queued: false };
-  }
-
   #settle(): void {
     this.#isSettled = true;
     clearAlarm(this.#alarm); // H35
@@ -174,7 +170,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   }
 
   #fail(error: unknown): void {
-    this.#trace?.failed(error, this.#effort);
+    this.#trace?.failed(error, this.#strategy);
     if (this.#isStarting) this.#reject(error);
     else this.#resolve(rejectAtCaller(error));
   }

@@ -3,7 +3,6 @@
 // wake-up costs only a delay: a caller that is not woken polls, less often the further back it is. A caller that cannot be woken is
 // queued too: its entry expires after the time for which the caller says that it will be silent.
 import { pollPauseMs, silenceFor } from '../queue/policy';
-import type { Effort } from '../queue/queue';
 import { type AcquireReply, noChannel, type QueueEntry } from '../store/contract';
 import { Polling } from './polling';
 
@@ -17,12 +16,7 @@ export class EntryPolling extends Polling {
   #minPollMs = 0;
 
   override get count(): number {
-    return this.wasQueued ? 0 : super.count;
-  }
-
-  override get effort(): Effort {
-    const hasWaited = this.busyPauseMs !== undefined;
-    return hasWaited ? { attempts: 1, queued: true } : super.effort;
+    return this.hasWaited ? 1 : super.count;
   }
 
   override onReply(reply: AcquireReply, token: string): void {
@@ -71,6 +65,7 @@ export class EntryPolling extends Polling {
 
   /** Sets the pause of a caller that is woken: it polls all the same, at least `retryTimeout` later. */
   #waits({ leftMs, position }: AcquireReply & { readonly granted: false }): void {
+    this.hasWaited = true;
     const before = position?.before ?? 0;
     const everyMs = pollPauseMs(before, this.#minPollMs, Math.random());
     const freeMs = leftMs > 0 ? Math.min(leftMs + 1 + before, everyMs) : everyMs;

@@ -30,10 +30,11 @@ export interface PollingCaller {
   failed(error: unknown, by: Fetch): void;
 }
 
-export abstract class Polling<Caller extends PollingCaller = PollingCaller> implements Attempting {
+export abstract class Polling<Caller extends PollingCaller = PollingCaller> implements Attempting, Effort {
   isSettled = false;
   /** True once the caller waits in a queue. */
   wasQueued = false;
+  hasWaited = false;
   protected readonly spec: AcquireSpec;
   protected readonly attempts: Attempts;
   protected readonly caller: Caller;
@@ -57,13 +58,8 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   /** Waits with the queues from now on: their wake-ups are open. */
   protected abstract enqueue(): void;
 
-  /** Number of attempts that the caller has made by itself. */
   get count(): number {
     return this.attempts.count;
-  }
-
-  get effort(): Effort {
-    return { attempts: this.attempts.count, queued: false };
   }
 
   /** True in a pause, which ends no later than the wait. The last attempt follows it. */

@@ -54,29 +54,26 @@ export interface Waiter {
 
 /** The work of a caller so far. */
 export interface Effort {
-  readonly attempts: number;
-  readonly queued: boolean;
+  /** Number of attempts; 1 for a caller that waited in a queue. */
+  readonly count: number;
+  /** True if the caller had to wait in a queue: the key was busy, or there were waiters before it. */
+  readonly hasWaited: boolean;
 }
 
 /** The position of a caller in a queue, or in a wait group, which makes the attempts for it. */
-export class Position<W extends Waiter = Waiter> implements Linked<Position<W>> {
+export class Position<W extends Waiter = Waiter> implements Linked<Position<W>>, Effort {
   before: Position<W> | undefined;
   after: Position<W> | undefined;
   readonly queue: { join(position: Position<W>): void; leave(position: Position<W>): void };
   readonly waiter: W;
-  /** Set when the waiter had to wait: the key was busy, or there were waiters before it. */
   hasWaited = false;
-  readonly count = 0;
+  readonly count = 1;
   readonly isPausing = false;
   readonly wasQueued = true;
 
   constructor(queue: Position<W>['queue'], waiter: W) {
     this.queue = queue;
     this.waiter = waiter;
-  }
-
-  get effort(): Effort {
-    return { attempts: 1, queued: this.hasWaited };
   }
 
   begin(): void {
