@@ -5,12 +5,9 @@
 import { createHash } from 'node:crypto';
 import { LockBackendError } from '../../core/errors';
 import { unusedName } from '../../core/keys';
-import { perObject } from '../../core/per-object';
 import type { RedisLike } from '../../core/redis-like';
-import { notReady } from '../../store/backend-errors';
-import { scriptClient } from '../../store/redis/clients/script-client';
-import { readyWithin, Sender } from '../../store/redis/pipeline/sender';
 import type { Script } from '../../store/redis/scripts/script';
+import { redisStore } from '../../store/redis/store';
 import { commandTimeoutMs } from '../stores';
 
 /**
@@ -48,8 +45,6 @@ function script(name: string, lua: string): Script {
   return { name, lua, sha: createHash('sha1').update(lua).digest('hex') };
 }
 
-const senderOf = perObject((client: object) => new Sender(scriptClient(client)));
-
 /** Runs a script. Resolves with false if it found too few free permits, or none of ours. @throws {LockBackendError} no usable reply. */
 export async function askPermits(
   client: RedisLike,
@@ -57,12 +52,10 @@ export async function askPermits(
   key: string,
   args: readonly (string | number)[],
 ): Promise<boolean> {
-  const sender = senderOf(client);
-  const full = unusedName(sender.client.keyPrefix + key);
-  // A command in the client's own queue might be sent after its caller has given up.
-  const readiness = await readyWithin(sender.client, commandTimeoutMs);
-  if (readiness !== 'ready') throw notReady(full, readiness);
-  const reply = await sender.ask({ script, keys: [full], args: args.map(String) }, full, commandTimeoutMs);
+  const { keyPrefix, transport } = redisStore(client);
+  const full = unusedName(keyPrefix + key);
+  const call = { script, keys: [full], args: args.map(String) };
+  const reply = await transport.requestAlone(call, full, commandTimeoutMs, false);
   if (Number.isSafeInteger(reply)) return reply !== 0;
   throw new LockBackendError(`the answer about ${JSON.stringify(full)} is no number`, { key: full, unknown: true });
 }

@@ -39,9 +39,14 @@ import type { CallAt, SentReply } from './wait-connection';
 const newMs = 86_400_000;
 
 /** The store of a client, always the same one. @throws {TypeError} `ERR_LOCK_OPTION` for anything that is no known client. */
-export const redisStore: (client: object) => Node = perObject((client) => storeOver(scriptClient(client)));
+export const redisStore: (client: object) => RedisStore = perObject((client) => storeOver(scriptClient(client)));
 
-function storeOver(client: ScriptClient): Node {
+/** With the transport, over which the shims send scripts of their own. */
+interface RedisStore extends Node {
+  readonly transport: Transport;
+}
+
+function storeOver(client: ScriptClient): RedisStore {
   const { subscribe, keyPrefix, generation } = client;
   const clock = new ServerClock();
   const transport = new Transport(client);
@@ -163,6 +168,7 @@ function storeOver(client: ScriptClient): Node {
     values: redisValues(transport),
     operator,
     flushIfQuiet: () => transport.flushIfQuiet(),
+    transport,
     refuses: (keys) => (client.clustered ? acrossSlots(keys) : undefined),
     acquire,
     extend,

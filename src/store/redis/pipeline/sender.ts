@@ -6,11 +6,11 @@
 // the call goes again at once with the fence counter of its slot.
 
 import { systemClock } from '../../../core/clock';
-import { fenceKey, fenceKeyBeside, type Key, slotOf } from '../../../core/keys';
+import { fenceKey, fenceKeyBeside, slotOf } from '../../../core/keys';
 import { codeOf, isNoScript } from '../../backend-errors';
 import type { Readiness, ScriptClient } from '../client';
 import type { ScriptCall } from '../scripts/script';
-import { PendingRequest, type ReplyHandler } from './deadlines';
+import type { ReplyHandler, SendCall } from './deadlines';
 
 /** Errors of a moving slot that the client leaves to us; and the pause before the call is sent again. */
 const movingErrors = new Set<string | undefined>(['TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
@@ -18,38 +18,24 @@ const movingPauseMs = 20;
 /** The interval at which a connecting client is checked. */
 const readinessPollMs = 5;
 
-export class Sender {
-  readonly client: ScriptClient;
+/** The way of a single call to a client. */
+export function senderTo(client: ScriptClient): SendCall {
   /** False for a client that nobody redirects: a slot of another node is out of its reach. */
-  readonly #isOfCluster: boolean;
+  const isOfCluster = client.clustered;
   /** SHAs of the scripts whose text this server has had. */
-  readonly #known = new Set<string>();
+  const known = new Set<string>();
 
-  constructor(client: ScriptClient) {
-    this.client = client;
-    this.#isOfCluster = client.clustered;
-  }
-
-  /** Sends a call by itself and resolves with its reply. @throws {LockBackendError} Redis refused, or was silent for `timeoutMs`. */
-  ask(call: ScriptCall, keys: Key, timeoutMs: number, keepsAlive = false): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      const request = new PendingRequest(call, keys, timeoutMs, keepsAlive, resolve, reject);
-      request.onSent();
-      this.send(call, request);
-    });
-  }
-
-  send(asked: ScriptCall, handler: ReplyHandler): void {
-    const call = this.client.clustered && !this.#isOfCluster ? inItsSlot(asked) : asked;
+  function send(asked: ScriptCall, handler: ReplyHandler): void {
+    const call = client.clustered && !isOfCluster ? inItsSlot(asked) : asked;
     const { script, keys, args } = call;
     try {
-      if (!this.#known.has(script.sha)) return this.#sendText(call, handler); // S13
-      this.client.evalsha(script.sha, keys, args).then(
+      if (!known.has(script.sha)) return sendText(call, handler); // S13
+      client.evalsha(script.sha, keys, args).then(
         (reply) => handler.resolve(reply),
         (error) => {
-          if (!isNoScript(error)) return this.#refused(error, call, handler); // H53
-          this.#known.delete(script.sha);
-          this.send(call, handler);
+          if (!isNoScript(error)) return refused(error, call, handler); // H53
+          known.delete(script.sha);
+          send(call, handler);
         },
       );
     } catch (error) {
@@ -57,32 +43,34 @@ export class Sender {
     }
   }
 
-  #sendText(call: ScriptCall, handler: ReplyHandler): void {
+  function sendText(call: ScriptCall, handler: ReplyHandler): void {
     const { script, keys, args } = call;
-    this.client.eval(script.lua, keys, args).then(
+    client.eval(script.lua, keys, args).then(
       (reply) => {
-        this.#known.add(script.sha);
+        known.add(script.sha);
         handler.resolve(reply);
       },
-      (error) => this.#refused(error, call, handler),
+      (error) => refused(error, call, handler),
     );
   }
 
   /** Sends the call again while its slot moves in a cluster: its keys are divided between two nodes, or its node died. Nothing ran. */
-  #refused(error: unknown, call: ScriptCall, handler: ReplyHandler): void {
+  function refused(error: unknown, call: ScriptCall, handler: ReplyHandler): void {
     const { deadlineMs = 0 } = handler;
     const code = codeOf(String((error as Error).message));
-    if (!this.#isOfCluster) {
+    if (!isOfCluster) {
       if (code === 'MOVED') return handler.reject(noClusterClient(error as Error)); // H57d
       if (code === 'CROSSSLOT') {
-        this.client.clustered = true; // H96d
-        if (isApartFromFence(call)) return this.send(inItsSlot(call), handler); // H96
+        client.clustered = true; // H96d
+        if (isApartFromFence(call)) return send(inItsSlot(call), handler); // H96
       }
     }
-    const isMoving = this.client.clustered && movingErrors.has(code);
+    const isMoving = client.clustered && movingErrors.has(code);
     if (!isMoving || performance.now() + movingPauseMs >= deadlineMs) return handler.reject(error);
-    systemClock.setIdleAlarm(() => this.send(call, handler), movingPauseMs); // H56
+    systemClock.setIdleAlarm(() => send(call, handler), movingPauseMs); // H56
   }
+
+  return send;
 }
 
 /** True if the fence counter of a plain server is the only key in another slot. */

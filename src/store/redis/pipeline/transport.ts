@@ -13,7 +13,7 @@ import { Batch, hasOwnScript } from './batch';
 import { PendingRequest, type SendCall } from './deadlines';
 import type { StoreCall } from './plain';
 import { SendWindow } from './send-window';
-import { readyWithin, Sender } from './sender';
+import { readyWithin, senderTo } from './sender';
 
 /** Calls in one batch. With many in flight two halves are under way: Redis works on one, our side on the other. */
 export const maxInBatch = 128; // S10
@@ -22,7 +22,7 @@ export const maxSharedInBatch = 64; // S11
 
 export class Transport {
   readonly #client: ScriptClient;
-  readonly #sender: Sender;
+  readonly #send: SendCall;
   readonly #batch: Batch;
   /** The batch of calls with a mode, which have scripts of their own so that the scripts of a mutex stay small. */
   readonly #sharedBatch: Batch;
@@ -31,12 +31,11 @@ export class Transport {
 
   constructor(client: ScriptClient) {
     this.#client = client;
-    this.#sender = new Sender(client);
-    const send: SendCall = (call, handler) => this.#sender.send(call, handler);
-    this.#batch = new Batch(maxInBatch, client, send, nextTick);
+    this.#send = senderTo(client);
+    this.#batch = new Batch(maxInBatch, client, this.#send, nextTick);
     // In the next turn another incoming request may run, whose calls must not leave with ours.
     const defer = hasIncomingRequests ? nextTick : setImmediate; // H90f
-    this.#sharedBatch = new Batch(maxSharedInBatch, client, send, defer);
+    this.#sharedBatch = new Batch(maxSharedInBatch, client, this.#send, defer);
   }
 
   get isReady(): boolean {
@@ -96,7 +95,11 @@ export class Transport {
     await this.ready(keys, timeoutMs, true);
     this.#batch.flush();
     this.#sharedBatch.flush();
-    return this.#sender.ask(call, keys, timeoutMs, keepsAlive);
+    return new Promise((resolve, reject) => {
+      const pending = new PendingRequest(call, keys, timeoutMs, keepsAlive, resolve, reject);
+      pending.onSent();
+      this.#send(call, pending);
+    });
   }
 
   /** Sends the calls of this tick now, if few others are on their way. */
