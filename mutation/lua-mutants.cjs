@@ -242,8 +242,7 @@ exports.mutants = [
     'elseif ends <= now then\n  reply = 0',
     'elseif false then\n  reply = 0',
   ),
-  beside('acquire-once', 'the job of a slot runs twice', 'done >= start', 'done > start'),
-  beside('acquire-once', 'a lock that another holds is taken', 'if holder and holder ~= token then', 'if false then'),
+  beside('acquire', 'the job of a slot runs twice', 'done >= start', 'done > start'),
   beside(
     'write-value',
     'a process that lost the lock writes beside it',

@@ -12,13 +12,13 @@ export const foundCallers: readonly Protection[] = [
   {
     hazard: 'H85',
     without: 'a mark that a fast clock has left counts',
-    changes: [operand('H85h', 4, true)],
+    changes: [operand('H85h', 3, true)],
     test: 'process/slots.test.ts',
   },
   {
     hazard: 'H85',
     without: 'a slot that is done is run once more',
-    changes: [piece('H85b', 'if ', 'if holder and ')],
+    changes: [when('H85b', false)],
     test: 'process/slots.test.ts',
   },
   {

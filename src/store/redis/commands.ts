@@ -66,9 +66,9 @@ function acquireOnceCall(
   notAfter: number,
 ): BatchableCall {
   const key = listOf(keys)[0]!;
-  const [queue, slot] = [companionOf(key, 'queue'), companionOf(key, 'slot')];
-  const done = marks ? 1 : 0;
-  return scripts.acquireOnce(key, fence, queue, slot, token, lifetimeMs, notAfter, fences, everyMs, offsetMs, done);
+  const beside = [companionOf(key, 'queue'), companionOf(key, 'slot')];
+  const slots = [String(everyMs), String(offsetMs), marks ? '1' : '0'];
+  return scripts.acquire([key], beside, fence, token, lifetimeMs, notAfter, fences, slots);
 }
 
 export function markSlotCall({ keys, token }: ReleaseRequest, { start, end }: Slot): BatchableCall {

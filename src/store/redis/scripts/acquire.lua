@@ -1,14 +1,14 @@
--- acquire: take every lock or none, for one lifetime, under one fence; or be queued.
+-- acquire: take every lock or none, for one lifetime, under one fence; or be queued. For a job that runs once a slot: unless the job has run in the current slot of this clock.
 -- USES clock
 -- KEYS   lock[]    string: the holder's token
--- KEYS   queue[]   sorted set: the queue of the lock in the same place
+-- KEYS   queue[]   sorted set: the queue of the lock in the same place; for a job (one lock), after it the mark, a string: the start, in ms of the epoch, of the slot whose job has run; the key ends with that slot
 -- KEYS   fence     string: the last fence minted for any lock
 -- ARGV   token     the caller's token; a lock that holds it already is ours, and this is a resend
 -- ARGV   lifetime  ms until the server frees the locks by itself
 -- ARGV   notAfter  server time in ms after which this request must change nothing
 -- ARGV   fences    the number of fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
--- ARGV   place[]   for a process to be queued when the lock is busy (one lock): channel, id, ticket (minus the server time in µs since when it may be queued: not known), and optionally the ms of silence after which its entry expires (default: by its position); for others: the minimum fence (0: any), and then, for a polling caller, the ms until its next request
--- REPLY  the fence, if it is the server's time in µs, of a single lock that was free | [1 granted, first fence, number of others queued, server time in ms | 0 busy, ms left to the holders (-1: no end), ticket, server time; for a queued process also its position, and 1 if the holder's release wakes nobody | -1 too late, 0, 0, server time]
+-- ARGV   place[]   for a process to be queued when the lock is busy (one lock): channel, id, ticket (minus the server time in µs since when it may be queued: not known), and optionally the ms of silence after which its entry expires (default: by its position); for others: the minimum fence (0: any), and then, for a polling caller, the ms until its next request; for a job: the length of a slot in ms, the start of any slot in ms of the epoch, and 1 if the slot counts as done from now on (0: a later mark-slot says so)
+-- REPLY  the fence, if it is the server's time in µs, of a single lock that was free | [1 granted, first fence, number of others queued, server time in ms | 0 busy, ms left to the holders (-1: no end), ticket, server time; for a queued process also its position, and 1 if the holder's release wakes nobody | -1 too late, 0, 0, server time | -4 the job has run, 0, 0, server time]
 local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
 if ttl ~= checked then -- S20
   local ms = tonumber(ttl)
@@ -51,7 +51,22 @@ end
 -- THEN mint queue
 
 local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
-local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
+local silence = #ARGV > 7 and ARGV[8] or 0
+local mark
+if mayQueue and #KEYS == 4 then
+  locks, mayQueue = 1, false
+  local every, offset = tonumber(ARGV[5]), tonumber(ARGV[6])
+  if not every or every < 1 or not offset then
+    return redis.error_reply('ERR expected a slot')
+  end
+  local start = math.floor((now - offset) / every) * every + offset
+  -- A damaged mark is ignored, and so is one from the future: when it was written, this clock ran ahead, in another slot.
+  local done = tonumber(call('GET', KEYS[3]) or '')
+  if done and done >= start and done <= now and call('GET', KEYS[1]) ~= token then -- H85b H85h
+    return { -4, 0, 0, now }
+  end
+  mark = ARGV[7] == '1' and { string.format('%.0f', start), 'PX', string.format('%.0f', start + every - now) }
+end
 local free, ours, left, busy, other = {}, {}, 0, false, nil
 for i = 1, locks do
   local holder = call('GET', KEYS[i]) -- H10
@@ -102,6 +117,9 @@ end
 local minFence = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
 -- If all locks are ours already, no later holder has a fence: the last minted fences are as good as those of the first request.
 local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, minFence) -- H2c H4
+if mark then
+  call('SET', KEYS[3], unpack(mark))
+end
 -- A lock that is ours already is written even if nothing changes: a WAIT that follows covers only the writes of this
 -- connection.
 for i = 1, locks do

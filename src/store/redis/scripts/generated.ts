@@ -821,43 +821,6 @@ call('ZREM', queue, 'told')
 end
 all.notified = last
 end`;
-const acquireOnce1Part = `local token, ttl, notAfter, fences = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local every, offset = tonumber(ARGV[5]), tonumber(ARGV[6])
-checkLifetime(ttl)
-if token == '' or not notAfter or not fences or not every or every < 1 or not offset then
-return redis.error_reply('ERR expected a token, a moment, how many fences, and a slot')
-end
-clock()
-if now > notAfter then
-return { -1, 0, 0, now }
-end
-local lock, fence, queue, slot = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local holder = call('GET', lock)
-local start = math.floor((now - offset) / every) * every + offset
-local done = tonumber(call('GET', slot) or '')
-if holder ~= token and done and done >= start and done <= now then
-return { -4, 0, 0, now }
-end
-if holder and holder ~= token then
-return { 0, call('PTTL', lock), 0, now }
-end
-if not holder and call('ZCARD', queue) > 0 and grant(lock, fence, queue, false, 0, false) == 'given' then
-return { 0, call('PTTL', lock), 0, now }
-end
-mayExpire(lock, ttl)
-local minted = holder and fences > 0 and lastFence(fence) or 0
-if minted == 0 then
-minted = mint(fence, fences)
-end
-if ARGV[7] == '1' then
-call('SET', slot, string.format('%.0f', start), 'PX', string.format('%.0f', start + every - now))
-end
-if not holder then
-setLock(lock, token, ttl)
-else
-call('PEXPIRE', lock, string.format('%.0f', math.max(call('PTTL', lock), tonumber(ttl))))
-end
-return { 1, minted, 0, now }`;
 const acquire1Part = `local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
 if ttl ~= checked then
 local ms = tonumber(ttl)
@@ -895,7 +858,21 @@ return (fence == micros or count == 0) and micros or { 1, fence, 0, now }
 end
 end`;
 const acquire2Part = `local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
-local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
+local silence = #ARGV > 7 and ARGV[8] or 0
+local mark
+if mayQueue and #KEYS == 4 then
+locks, mayQueue = 1, false
+local every, offset = tonumber(ARGV[5]), tonumber(ARGV[6])
+if not every or every < 1 or not offset then
+return redis.error_reply('ERR expected a slot')
+end
+local start = math.floor((now - offset) / every) * every + offset
+local done = tonumber(call('GET', KEYS[3]) or '')
+if done and done >= start and done <= now and call('GET', KEYS[1]) ~= token then
+return { -4, 0, 0, now }
+end
+mark = ARGV[7] == '1' and { string.format('%.0f', start), 'PX', string.format('%.0f', start + every - now) }
+end
 local free, ours, left, busy, other = {}, {}, 0, false, nil
 for i = 1, locks do
 local holder = call('GET', KEYS[i])
@@ -944,6 +921,9 @@ end
 end
 local minFence = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
 local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, minFence)
+if mark then
+call('SET', KEYS[3], unpack(mark))
+end
 for i = 1, locks do
 if free[i] then
 setLock(KEYS[i], token, ttl)
@@ -1078,66 +1058,6 @@ redis.pcall('PUBLISH', ARGV[4], ARGV[5])
 end
 return { 1 }`;
 
-const acquireOnceScript: Script = {
-  name: 'acquireOnce',
-  sha: '08fe5afc5509c305792ab304067a69312ece520b',
-  lua:
-    clockPart +
-    `
-` +
-    mintPart +
-    `
-` +
-    queuePart +
-    `
-` +
-    acquireOnce1Part,
-};
-
-/**
- * take a lock for a job that runs once a slot, unless the job has run in the current slot of this clock.
- *
- * @param lock string: the holder's token
- * @param fence string: the last fence minted for any lock
- * @param queue sorted set: the queue of the lock
- * @param slot string: the start, in ms of the epoch, of the slot whose job has run; the key ends with that slot
- * @param token the caller's token; a lock that holds it already is ours, and this is a resend
- * @param lifetime ms until the server frees the lock by itself
- * @param notAfter server time in ms after which this request must change nothing
- * @param fences 1: mint a fence; 0: none
- * @param every the length of a slot, in ms
- * @param offset the start of any slot, in ms of the epoch
- * @param marks 1: the slot counts as done from now on; 0: a later mark-slot says so
- * @returns the call; its reply: [1 granted, fence, 0, server time in ms | 0 busy, ms left to the holder (-1: no end), 0, server time | -1 too late, 0, 0, server time | -4 done, 0, 0, server time]
- */
-export function acquireOnce(
-  lock: string,
-  fence: string,
-  queue: string,
-  slot: string,
-  token: string | number,
-  lifetime: string | number,
-  notAfter: string | number,
-  fences: string | number,
-  every: string | number,
-  offset: string | number,
-  marks: string | number,
-): ScriptCall {
-  return {
-    script: acquireOnceScript,
-    keys: [lock, fence, queue, slot],
-    args: [
-      String(token),
-      String(lifetime),
-      String(notAfter),
-      String(fences),
-      String(every),
-      String(offset),
-      String(marks),
-    ],
-  };
-}
-
 const acquireSharedScript = {
   name: 'acquireShared',
 };
@@ -1200,7 +1120,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: 'd95c75b8aad42c909783a81551f10032fb737668',
+  sha: 'fc26212e1e45f312b4da4b76df9d7472fe9b817a',
   lua:
     clockPart +
     `
@@ -1218,17 +1138,17 @@ const acquireScript: Script = {
 };
 
 /**
- * take every lock or none, for one lifetime, under one fence; or be queued.
+ * take every lock or none, for one lifetime, under one fence; or be queued. For a job that runs once a slot: unless the job has run in the current slot of this clock.
  *
  * @param lock string: the holder's token
- * @param queue sorted set: the queue of the lock in the same place
+ * @param queue sorted set: the queue of the lock in the same place; for a job (one lock), after it the mark, a string: the start, in ms of the epoch, of the slot whose job has run; the key ends with that slot
  * @param fence string: the last fence minted for any lock
  * @param token the caller's token; a lock that holds it already is ours, and this is a resend
  * @param lifetime ms until the server frees the locks by itself
  * @param notAfter server time in ms after which this request must change nothing
  * @param fences the number of fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
- * @param place for a process to be queued when the lock is busy (one lock): channel, id, ticket (minus the server time in µs since when it may be queued: not known), and optionally the ms of silence after which its entry expires (default: by its position); for others: the minimum fence (0: any), and then, for a polling caller, the ms until its next request
- * @returns the call; its reply: the fence, if it is the server's time in µs, of a single lock that was free | [1 granted, first fence, number of others queued, server time in ms | 0 busy, ms left to the holders (-1: no end), ticket, server time; for a queued process also its position, and 1 if the holder's release wakes nobody | -1 too late, 0, 0, server time]
+ * @param place for a process to be queued when the lock is busy (one lock): channel, id, ticket (minus the server time in µs since when it may be queued: not known), and optionally the ms of silence after which its entry expires (default: by its position); for others: the minimum fence (0: any), and then, for a polling caller, the ms until its next request; for a job: the length of a slot in ms, the start of any slot in ms of the epoch, and 1 if the slot counts as done from now on (0: a later mark-slot says so)
+ * @returns the call; its reply: the fence, if it is the server's time in µs, of a single lock that was free | [1 granted, first fence, number of others queued, server time in ms | 0 busy, ms left to the holders (-1: no end), ticket, server time; for a queued process also its position, and 1 if the holder's release wakes nobody | -1 too late, 0, 0, server time | -4 the job has run, 0, 0, server time]
  */
 export function acquire(
   lock: readonly string[],
@@ -1608,7 +1528,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '2d3e18409fcecdcfeca5a7df8711d56dbc2d6c40',
+  sha: 'ac3da4ebb8e90771d2b1f40c3ef5d9b060064628',
   lua:
     clockPart +
     `
@@ -1625,11 +1545,6 @@ acquire = function(k, a, kn, an)
     `
 ` +
     inBatch(acquire2Part) +
-    `
-end,
-acquireOnce = function(k, a, kn, an)
-` +
-    inBatch(acquireOnce1Part) +
     `
 end,
 extend = function(k, a, kn, an)
@@ -1943,7 +1858,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: '287caeff9c133a7d05442b22b1ef8f9fb84b9ce2',
+  sha: '885d1ecfc1f3993e835266d03a3be2f4b53a3ead',
   lua:
     clockPart +
     `
@@ -2410,7 +2325,6 @@ export function writeValue(
 }
 
 export const scripts: readonly Script[] = [
-  acquireOnceScript,
   acquireScript,
   batchSharedScript,
   batchScript,
