@@ -249,11 +249,5 @@ exports.mutants = [
     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then",
     "if redis.call('GET', KEYS[1]) == ARGV[1] .. '-' then",
   ),
-  beside(
-    'mark-slot',
-    'a process that lost the lock marks the slot',
-    "call('GET', KEYS[1]) ~= ARGV[1] then",
-    "call('GET', KEYS[1]) == ARGV[1] .. '-' then",
-  ),
   beside('raise-fence', 'a fence is lowered', 'if lastFence(KEYS[#KEYS]) < minFence then', 'if true then'),
 ];

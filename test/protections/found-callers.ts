@@ -42,7 +42,7 @@ export const foundCallers: readonly Protection[] = [
   {
     hazard: 'H85',
     without: 'a job that has lost its lock marks its slot as done',
-    changes: [operand('H85f', 3, false)],
+    changes: [when('H85f', false)],
     test: 'contract/once.test.ts',
   },
   {

@@ -73,7 +73,7 @@ function acquireOnceCall(
 
 export function markSlotCall({ keys, token }: ReleaseRequest, { start, end }: Slot): BatchableCall {
   const key = listOf(keys)[0]!;
-  return scripts.markSlot(key, companionOf(key, 'slot'), token, start, end);
+  return scripts.writeValue(key, companionOf(key, 'slot'), token, start, 'PXAT', end, '', '');
 }
 
 export function releaseCall(

@@ -14,7 +14,7 @@ export function redisValues(transport: Transport): Values {
     },
     async write({ key, token, text, ttlMs, channel = '', commandTimeoutMs }) {
       const value = companionOf(key, 'value');
-      const call = scripts.writeValue(key, value, token, text, ttlMs, channel, `${newsOf} ${key}`);
+      const call = scripts.writeValue(key, value, token, text, 'PX', ttlMs, channel, `${newsOf} ${key}`);
       // Alone: a text may be long, and others would wait for it.
       const reply = await transport.requestAlone(call, key, commandTimeoutMs);
       return integers(reply, 1, key)[0] === 1;

@@ -965,13 +965,6 @@ end
 end
 end
 return { result, now }`;
-const markSlot2Part = `local left = tonumber(ARGV[3])
-clock()
-if not left or left <= now or call('GET', KEYS[1]) ~= ARGV[1] then
-return { 0 }
-end
-call('SET', KEYS[2], ARGV[2], 'PX', string.format('%.0f', left - now))
-return { 1 }`;
 const raiseFence2Part = `clock()
 local minFence = checkFence(tonumber(ARGV[2]))
 for i = 1, #KEYS - 1 do
@@ -1048,13 +1041,13 @@ return reply`;
 const writeValue1Part = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
 return { 0 }
 end
-if ARGV[3] == '0' then
+if ARGV[4] == '0' then
 redis.call('DEL', KEYS[2])
 else
-redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+redis.call('SET', KEYS[2], ARGV[2], ARGV[3], ARGV[4])
 end
-if ARGV[4] ~= '' then
-redis.pcall('PUBLISH', ARGV[4], ARGV[5])
+if ARGV[5] ~= '' then
+redis.pcall('PUBLISH', ARGV[5], ARGV[6])
 end
 return { 1 }`;
 
@@ -1147,7 +1140,7 @@ const acquireScript: Script = {
  * @param lifetime ms until the server frees the locks by itself
  * @param notAfter server time in ms after which this request must change nothing
  * @param fences the number of fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
- * @param place for a process to be queued when the lock is busy (one lock): channel, id, ticket (minus the server time in µs since when it may be queued: not known), and optionally the ms of silence after which its entry expires (default: by its position); for others: the minimum fence (0: any), and then, for a polling caller, the ms until its next request; for a job: the length of a slot in ms, the start of any slot in ms of the epoch, and 1 if the slot counts as done from now on (0: a later mark-slot says so)
+ * @param place for a process to be queued when the lock is busy (one lock): channel, id, ticket (minus the server time in µs since when it may be queued: not known), and optionally the ms of silence after which its entry expires (default: by its position); for others: the minimum fence (0: any), and then, for a polling caller, the ms until its next request; for a job: the length of a slot in ms, the start of any slot in ms of the epoch, and 1 if the slot counts as done from now on (0: a later write-value says so)
  * @returns the call; its reply: the fence, if it is the server's time in µs, of a single lock that was free | [1 granted, first fence, number of others queued, server time in ms | 0 busy, ms left to the holders (-1: no end), ticket, server time; for a queued process also its position, and 1 if the holder's release wakes nobody | -1 too late, 0, 0, server time | -4 the job has run, 0, 0, server time]
  */
 export function acquire(
@@ -1528,7 +1521,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'ac3da4ebb8e90771d2b1f40c3ef5d9b060064628',
+  sha: 'e521234d73579d20ba10e3c9110b0f262d0a8007',
   lua:
     clockPart +
     `
@@ -1550,11 +1543,6 @@ end,
 extend = function(k, a, kn, an)
 ` +
     inBatch(extend1Part) +
-    `
-end,
-markSlot = function(k, a, kn, an)
-` +
-    inBatch(markSlot2Part) +
     `
 end,
 release = function(k, a, kn, an)
@@ -1821,39 +1809,6 @@ export function inspect(
   maxListed: string | number,
 ): ScriptCall {
   return { script: inspectScript, keys: [...lock, ...queue, fence], args: [String(maxListed)] };
-}
-
-const markSlotScript: Script = {
-  name: 'markSlot',
-  sha: 'dddc278f538e81ffb15586575f7c2bf2f1a2b08c',
-  lua:
-    clockPart +
-    `
-` +
-    mintPart +
-    `
-` +
-    markSlot2Part,
-};
-
-/**
- * mark the job of a slot as done, if the lock under which it ran is still ours.
- *
- * @param lock string: the holder's token
- * @param slot string: the start, in ms of the epoch, of the slot whose job has run; the key ends with that slot
- * @param token the token that acquired the lock
- * @param start the start of the slot, in ms of the epoch
- * @param stop the end of the slot
- * @returns the call; its reply: [1 marked | 0 the lock is no longer ours, or the slot is over: nothing changed]
- */
-export function markSlot(
-  lock: string,
-  slot: string,
-  token: string | number,
-  start: string | number,
-  stop: string | number,
-): ScriptCall {
-  return { script: markSlotScript, keys: [lock, slot], args: [String(token), String(start), String(stop)] };
 }
 
 const plainScript: Script = {
@@ -2292,7 +2247,7 @@ export function writeProcess(process: string, text: string | number, ttl: string
 
 const writeValueScript: Script = {
   name: 'writeValue',
-  sha: 'bef7fe6cb0df5b142c4fc68bc3a248853c3f8e84',
+  sha: 'decd729e6725df57bc73920ae7ab65078bafc87b',
   lua: writeValue1Part,
 };
 
@@ -2300,10 +2255,11 @@ const writeValueScript: Script = {
  * write a text beside a lock, if the lock is still ours, and notify observers.
  *
  * @param lock string: the holder's token
- * @param value string: a cached value, or the leader, as its process wrote it
+ * @param value string: a cached value; the leader, as its process wrote it; or the start, in ms of the epoch, of the slot whose job has run
  * @param token the token that acquired the lock
  * @param text the text
- * @param ttl ms for which the text is kept; 0: no text from now on
+ * @param unit PX: the end is in ms from now; PXAT: in ms of the epoch
+ * @param ends the end of the text; 0: no text from now on
  * @param channel the channel of the observers; '': there are none
  * @param message the message to the observers
  * @returns the call; its reply: [1 written | 0 the lock is no longer ours: nothing changed]
@@ -2313,14 +2269,15 @@ export function writeValue(
   value: string,
   token: string | number,
   text: string | number,
-  ttl: string | number,
+  unit: string | number,
+  ends: string | number,
   channel: string | number,
   message: string | number,
 ): ScriptCall {
   return {
     script: writeValueScript,
     keys: [lock, value],
-    args: [String(token), String(text), String(ttl), String(channel), String(message)],
+    args: [String(token), String(text), String(unit), String(ends), String(channel), String(message)],
   };
 }
 
@@ -2331,7 +2288,6 @@ export const scripts: readonly Script[] = [
   extendScript,
   freeScript,
   inspectScript,
-  markSlotScript,
   plainScript,
   processesScript,
   raiseFenceScript,
