@@ -9,7 +9,6 @@ import {
   acquireReply,
   extendCall,
   extendReply,
-  fenceKeyOf,
   releaseCall,
   releaseReply,
 } from '../src/store/redis/commands';
@@ -19,7 +18,6 @@ import type { Call, Mode, Reply } from './vector';
 
 const client = createClient({ url: process.env.REDIS_URL! });
 const kinds = { reader: 'shared', writer: 'exclusive', permits: 'counted' } as const;
-const single = { clustered: false };
 const sent = { monoMs: 0, wallMs: 0 };
 
 async function main(): Promise<void> {
@@ -36,31 +34,26 @@ async function main(): Promise<void> {
 
 async function perform(call: Call): Promise<Reply> {
   const keys = call.keys.length === 1 ? call.keys[0]! : call.keys;
-  const fence = fenceKeyOf(keys, single);
   const mode = call.mode && modeOf(call.mode);
   const common = { keys, token: call.token, commandTimeoutMs: 1000 };
   const held = mode && { mode, fence: undefined as unknown as number };
   if (call.do === 'release') {
     const request = { ...common, ticket: Number(call.ticket), yieldMs: call.yield, held };
-    return { result: releaseReply(await send(releaseCall(request, fence)), keys) };
+    return { result: releaseReply(await send(releaseCall(request)), keys) };
   }
   if (call.do === 'extend') {
     const { exact } = call;
     const request = { ...common, lifetimeMs: Number(call.lifetime), exact, validUntilMs: 0, begin: () => true, held };
     return {
-      result: extendReply(
-        await send(extendCall(request, fence, Number(call.notAfter))),
-        request,
-        sent,
-        new ServerClock(),
-      ).outcome,
+      result: extendReply(await send(extendCall(request, Number(call.notAfter))), request, sent, new ServerClock())
+        .outcome,
     };
   }
   const queueAs = call.place && { ...call.place, ticket: Number(call.place.ticket) };
   const terms = { lifetimeMs: Number(call.lifetime), fences: call.fences, minReplicas: 0, begin: () => true };
   const request: AcquireRequest = { ...common, ...terms, queueAs, pauseMs: call.pause, mode };
   const clock = new ServerClock();
-  const asked = await send(acquireCall(request, fence, Number(call.notAfter), clock));
+  const asked = await send(acquireCall(request, Number(call.notAfter), clock));
   const reply = acquireReply(asked, request, sent, clock);
   if (reply === undefined) return { error: 'late' };
   if (reply.granted) return { granted: true, fence: reply.fence };

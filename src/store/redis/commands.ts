@@ -1,7 +1,7 @@
 // The store's verbs in Redis's words: each request as a call of its script, and the meaning of its reply. No state, no I/O.
 
 import { earlier } from '../../core/clock';
-import { companionOf, fenceKey, fenceKeyBeside, type Key, listOf } from '../../core/keys';
+import { companionOf, fenceKey, type Key, listOf } from '../../core/keys';
 import { byteLength } from '../../core/runtime';
 import type {
   AcquireReply,
@@ -33,23 +33,18 @@ const notQueued: QueueEntry = { channel: '', id: '0', ticket: 0 };
 
 const letters = { shared: 'r', exclusive: 'w', counted: 'p' } as const;
 
-/** The key of the fence counter: one for the server, in a cluster one for each slot. */
-export function fenceKeyOf(keys: Key, { clustered }: { readonly clustered: boolean }): string {
-  return clustered ? fenceKeyBeside(listOf(keys)[0]!) : fenceKey;
-}
-
 /** @param clock Tells since when a token may be queued. */
-export function acquireCall(request: AcquireRequest, fence: string, notAfter: number, clock: ServerClock): StoreCall {
+export function acquireCall(request: AcquireRequest, notAfter: number, clock: ServerClock): StoreCall {
   const { keys, token, mode, slots, queueAs, fences, minFence = 0, pauseMs } = request;
   const lifetimeMs = request.lifetimeMs ?? probationMs;
   const until = Math.ceil(notAfter); // H3b
-  if (mode !== undefined) return acquireSharedCall(request, mode, fence, lifetimeMs, until);
-  if (slots !== undefined) return acquireOnceCall(request, slots, fence, lifetimeMs, until);
+  if (mode !== undefined) return acquireSharedCall(request, mode, lifetimeMs, until);
+  if (slots !== undefined) return acquireOnceCall(request, slots, lifetimeMs, until);
   const isUsual = queueAs === undefined && pauseMs === undefined && fences <= 1;
   if (isUsual && typeof keys === 'string')
-    return { verb: 'acquire', key: keys, token, fence, lifetimeMs, notAfter: until, fences, minFence, yieldMs: 0 };
+    return { verb: 'acquire', key: keys, token, lifetimeMs, notAfter: until, fences, minFence, yieldMs: 0 };
   const place = queueAs === undefined ? unqueued(minFence, pauseMs) : entryOf(queueAs, clock);
-  return scripts.acquire(...keysOf(keys), fence, token, lifetimeMs, until, fences, place);
+  return scripts.acquire(...keysOf(keys), fenceKey, token, lifetimeMs, until, fences, place);
 }
 
 /** The script's last arguments for a caller that is not queued. */
@@ -61,14 +56,13 @@ function unqueued(minFence: number, pauseMs: number | undefined): string[] {
 function acquireOnceCall(
   { keys, token, fences }: AcquireRequest,
   { everyMs, offsetMs, marks }: Slots,
-  fence: string,
   lifetimeMs: number,
   notAfter: number,
 ): BatchableCall {
   const key = listOf(keys)[0]!;
   const beside = [companionOf(key, 'queue'), companionOf(key, 'slot')];
   const slots = [String(everyMs), String(offsetMs), marks ? '1' : '0'];
-  return scripts.acquire([key], beside, fence, token, lifetimeMs, notAfter, fences, slots);
+  return scripts.acquire([key], beside, fenceKey, token, lifetimeMs, notAfter, fences, slots);
 }
 
 export function markSlotCall({ keys, token }: ReleaseRequest, { start, end }: Slot): BatchableCall {
@@ -78,7 +72,6 @@ export function markSlotCall({ keys, token }: ReleaseRequest, { start, end }: Sl
 
 export function releaseCall(
   { keys, token, ticket = 0, yieldMs = 0, held, isConfirmed }: ReleaseRequest,
-  fence: string,
   next: string[] = [],
 ): StoreCall {
   if (held !== undefined) {
@@ -87,8 +80,8 @@ export function releaseCall(
     return scripts.releaseShared(key, queue, companionOf(key, 'limit'), token, memberOf(token, held), ticket);
   }
   if (isConfirmed && typeof keys === 'string' && ticket === 0)
-    return { verb: 'release', key: keys, token, fence, lifetimeMs: 0, notAfter: 0, fences: 0, minFence: 0, yieldMs };
-  return scripts.release(...keysOf(keys), fence, token, ticket, yieldMs, next);
+    return { verb: 'release', key: keys, token, lifetimeMs: 0, notAfter: 0, fences: 0, minFence: 0, yieldMs };
+  return scripts.release(...keysOf(keys), fenceKey, token, ticket, yieldMs, next);
 }
 
 /** The last arguments of a release that requests the lock again for its process. */
@@ -111,14 +104,13 @@ function keysOf(keys: Key): [lock: readonly string[], queue: readonly string[]] 
 function acquireSharedCall(
   request: AcquireRequest,
   { kind, prefer, permits, total, step, group }: Mode,
-  fence: string,
   lifetimeMs: number,
   notAfter: number,
 ): BatchableCall {
   const key = listOf(request.keys)[0]!;
   return scripts.acquireShared(
     key,
-    fence,
+    fenceKey,
     companionOf(key, 'queue'),
     companionOf(key, 'limit'),
     request.token,
@@ -153,7 +145,6 @@ function memberOf(token: string, { mode, fence }: HeldMode): string {
 
 export function extendCall(
   { keys, token, lifetimeMs, exact, held, strictly }: ExtendRequest,
-  fence: string,
   notAfter: number,
 ): StoreCall {
   const limit = Math.min(Math.ceil(notAfter), Number.MAX_SAFE_INTEGER);
@@ -165,13 +156,13 @@ export function extendCall(
     return scripts.extendShared(key, companionOf(key, 'limit'), token, known, life, exact ? 1 : 0, limit, as);
   }
   if (!exact && lifetimeMs !== null && typeof keys === 'string')
-    return { verb: 'renew', key: keys, token, fence, lifetimeMs, notAfter: limit, fences: 0, minFence: 0, yieldMs: 0 };
+    return { verb: 'renew', key: keys, token, lifetimeMs, notAfter: limit, fences: 0, minFence: 0, yieldMs: 0 };
   return scripts.extend(listOf(keys), token, lifetimeMs ?? 0, exact ? 1 : 0, limit);
 }
 
-export function raiseCall({ keys, token, fence: minFence, mode }: RaiseRequest, fence: string): BatchableCall {
-  if (mode !== undefined) return scripts.raiseFenceShared(listOf(keys)[0]!, fence, token, minFence.toFixed(0));
-  return scripts.raiseFence(listOf(keys), fence, token, minFence.toFixed(0));
+export function raiseCall({ keys, token, fence, mode }: RaiseRequest): BatchableCall {
+  if (mode !== undefined) return scripts.raiseFenceShared(listOf(keys)[0]!, fenceKey, token, fence.toFixed(0));
+  return scripts.raiseFence(listOf(keys), fenceKey, token, fence.toFixed(0));
 }
 
 /** The meaning of the reply; undefined if the script ran after `notAfter`. The clock learns the server's time in either case. */

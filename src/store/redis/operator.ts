@@ -1,5 +1,5 @@
 // The operator's view of one Redis: many locks in one command, and a few keys at a time in a scan.
-import { companionOf } from '../../core/keys';
+import { companionOf, fenceKey } from '../../core/keys';
 import {
   changedChannel,
   freedChannel,
@@ -10,7 +10,6 @@ import {
   processKey,
 } from '../operator';
 import type { ScriptClient } from './client';
-import { fenceKeyOf } from './commands';
 import { inspectReply } from './inspection';
 import { withDeadline } from './pipeline/deadlines';
 import type { Transport } from './pipeline/transport';
@@ -41,7 +40,7 @@ export function redisOperator(client: ScriptClient, transport: Transport, clock:
     while (all.length < keys.length) {
       const some = keys.slice(all.length);
       const queues = some.map((key) => companionOf(key, 'queue'));
-      const call = scripts.inspect(some, queues, fenceKeyOf(some, client), maxShown);
+      const call = scripts.inspect(some, queues, fenceKey, maxShown);
       const reply = await transport.requestAlone(call, some, timeoutMs).catch((error) => {
         if (some.length === 1 || error.redisCode !== 'CROSSSLOT') throw error;
       });
@@ -111,7 +110,7 @@ export function redisOperator(client: ScriptClient, transport: Transport, clock:
     },
     async free(key, id = '', commandTimeoutMs) {
       const queue = companionOf(key, 'queue');
-      const call = scripts.free(key, queue, fenceKeyOf(key, client), id, freedChannel);
+      const call = scripts.free(key, queue, fenceKey, id, freedChannel);
       const [freed] = integers(await transport.requestAlone(call, key, commandTimeoutMs), 1, key);
       if (freed !== -1) return freed === 1;
       const shared = scripts.freeShared(key, queue, companionOf(key, 'limit'), id, freedChannel);

@@ -3,7 +3,7 @@
 // token is released until Redis has answered (abandoned).
 import { systemClock } from '../../core/clock';
 import { LockBackendError } from '../../core/errors';
-import { describe, type Key, newServerKey } from '../../core/keys';
+import { describe, newServerKey } from '../../core/keys';
 import { perObject } from '../../core/per-object';
 import { Abandoned } from '../abandoned';
 import { acrossSlots, asUnknown, givenUp, notReady } from '../backend-errors';
@@ -56,11 +56,9 @@ function storeOver(client: ScriptClient): RedisStore {
   const abandoned = new Abandoned();
   let scopes = 0;
 
-  const fenceKey = (keys: Key): string => commands.fenceKeyOf(keys, client);
-
   function acquireCall(request: AcquireRequest, sent: Moment): StoreCall {
     const notAfter = clock.serverMs(sent.monoMs + request.commandTimeoutMs);
-    return commands.acquireCall(request, fenceKey(request.keys), notAfter, clock);
+    return commands.acquireCall(request, notAfter, clock);
   }
 
   /** The reply; undefined if the script ran after the last moment at which it was of use. */
@@ -126,7 +124,7 @@ function storeOver(client: ScriptClient): RedisStore {
       if (ready !== undefined) await ready;
       if (!request.begin()) return { outcome: 'late' };
       const sent = now();
-      const call = commands.extendCall(request, fenceKey(keys), clock.serverMs(validUntilMs));
+      const call = commands.extendCall(request, clock.serverMs(validUntilMs));
       const reply = await transport.send(call, keys, commandTimeoutMs, asItIs, false);
       const extended = commands.extendReply(reply, request, sent, clock);
       if (extended.outcome !== 'late' || resent || now().monoMs >= validUntilMs) return extended; // H19
@@ -136,7 +134,7 @@ function storeOver(client: ScriptClient): RedisStore {
   function release(request: ReleaseRequest): Promise<ReleaseReply> {
     const { keys, commandTimeoutMs, done, counted } = request;
     if (done !== undefined) return markAndRelease(request, done);
-    const call = commands.releaseCall(request, fenceKey(keys));
+    const call = commands.releaseCall(request);
     return transport.request(call, keys, commandTimeoutMs, (reply) => commands.releaseReply(reply, keys, counted));
   }
 
@@ -178,7 +176,7 @@ function storeOver(client: ScriptClient): RedisStore {
       const ready = transport.ready(keys, commandTimeoutMs, true);
       if (ready !== undefined) await ready;
       const sent = now();
-      const call = commands.releaseCall(released, fenceKey(keys), commands.nextOf(request, clock));
+      const call = commands.releaseCall(released, commands.nextOf(request, clock));
       const reply = await transport.send(call, keys, commandTimeoutMs, asItIs);
       if (!Array.isArray(reply)) throw strangeReply(reply, keys);
       const meaning = acquired(reply.slice(1), request, sent);
@@ -188,7 +186,7 @@ function storeOver(client: ScriptClient): RedisStore {
     abandon: (request, late) => abandoned.add(() => release(request), request.commandTimeoutMs, late),
     raise(request) {
       const { keys, commandTimeoutMs } = request;
-      const call = commands.raiseCall(request, fenceKey(keys));
+      const call = commands.raiseCall(request);
       return transport.request(call, keys, commandTimeoutMs, (reply) => integers(reply, 1, keys)[0] === 1);
     },
     async identify(timeoutMs) {

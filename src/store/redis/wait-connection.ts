@@ -14,6 +14,7 @@ import { isGrant } from './commands';
 import { Batch, hasOwnScript } from './pipeline/batch';
 import { type BatchedCall, PendingRequest, type SendCall, withDeadline } from './pipeline/deadlines';
 import type { StoreCall } from './pipeline/plain';
+import { inItsSlot } from './pipeline/sender';
 import { maxInBatch, maxSharedInBatch } from './pipeline/transport';
 
 /** Requests that are written before one WAIT. A caller that gives up behind them is never sent. */
@@ -44,8 +45,9 @@ export class WaitConnection {
     this.#client = client;
     this.#minReplicas = minReplicas;
     this.#maxWaitMs = maxWaitMs;
-    this.#batch = new Batch(maxInBatch, owner, this.#send, () => {});
-    this.#sharedBatch = new Batch(maxSharedInBatch, owner, this.#send, () => {});
+    const send: SendCall = (call, handler) => this.#send(owner.clustered ? inItsSlot(call) : call, handler);
+    this.#batch = new Batch(maxInBatch, owner, send, () => {});
+    this.#sharedBatch = new Batch(maxSharedInBatch, owner, send, () => {});
     client.opened.then(
       (script) => {
         this.#script = script;

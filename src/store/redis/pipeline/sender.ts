@@ -26,7 +26,7 @@ export function senderTo(client: ScriptClient): SendCall {
   const known = new Set<string>();
 
   function send(asked: ScriptCall, handler: ReplyHandler): void {
-    const call = client.clustered && !isOfCluster ? inItsSlot(asked) : asked;
+    const call = client.clustered ? inItsSlot(asked) : asked;
     const { script, keys, args } = call;
     try {
       if (!known.has(script.sha)) return sendText(call, handler); // S13
@@ -79,9 +79,11 @@ function isApartFromFence({ keys }: ScriptCall): boolean {
   return others.length < keys.length && new Set(others.map(slotOf)).size === 1;
 }
 
-/** The call with the fence counter of its slot in place of that of a plain server. */
-function inItsSlot({ script, keys, args }: ScriptCall): ScriptCall {
-  return { script, keys: keys.map((key) => (key === fenceKey ? fenceKeyBeside(keys[0]!) : key)), args };
+/** The call with the fence counter of its slot, which a cluster needs, in place of that of a plain server. */
+export function inItsSlot(call: ScriptCall): ScriptCall {
+  if (!call.keys.includes(fenceKey)) return call;
+  const beside = fenceKeyBeside(call.keys[0]!);
+  return { ...call, keys: call.keys.map((key) => (key === fenceKey ? beside : key)) };
 }
 
 /** The error for a client that does not know the cluster, and so cannot find the node of the lock. */
