@@ -1,5 +1,5 @@
 /** H85 to H94: found in use and under attack: jobs, leaders, commands, operators, the clock of a table, and the live page. */
-import { drop, operand, piece, value, when } from '../support/alteration';
+import { drop, operand, piece, value, when, write } from '../support/alteration';
 import type { Protection } from './protection';
 
 export const foundCallers: readonly Protection[] = [
@@ -132,7 +132,7 @@ export const foundCallers: readonly Protection[] = [
   {
     hazard: 'H88',
     without: 'a lock that was taken away is free, with callers in its queue',
-    changes: [drop('H88b')],
+    changes: [write('H88b', "attempt('DEL', KEYS[1])")],
     test: 'contract/operating.test.ts',
   },
   {

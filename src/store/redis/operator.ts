@@ -110,7 +110,7 @@ export function redisOperator(client: ScriptClient, transport: Transport, clock:
     },
     async free(key, id = '', commandTimeoutMs) {
       const queue = companionOf(key, 'queue');
-      const call = scripts.free(key, queue, fenceKey, id, freedChannel);
+      const call = scripts.free([key, queue, fenceKey], id, freedChannel);
       const [freed] = integers(await transport.requestAlone(call, key, commandTimeoutMs), 1, key);
       if (freed !== -1) return freed === 1;
       const shared = scripts.freeShared(key, queue, companionOf(key, 'limit'), id, freedChannel);

@@ -1684,10 +1684,26 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: '7c9f504c3cc9db2de933c2ec304a9670e104ed95',
+  sha: '2ee07beeba2e56a2d39c7a07153e950d508e090f',
   lua:
     clockPart +
     `
+` +
+    mintPart +
+    `
+` +
+    queuePart +
+    `
+local scripts = {
+release = function(k, a, kn, an)
+` +
+    inBatch(release1Part) +
+    `
+` +
+    inBatch(release2Part) +
+    `
+end,
+}
 local holder = attempt('GET', KEYS[1])
 if type(holder) == 'table' then
 return string.find(holder.err, 'WRONGTYPE', 1, true) and { -1 } or holder
@@ -1696,43 +1712,23 @@ local hash = holder and redis.sha1hex(holder)
 if not hash or string.sub(hash, 1, #ARGV[1]) ~= ARGV[1] then
 return { 0 }
 end
-call('DEL', KEYS[1])
+attempt('ZREM', KEYS[2], 'passes')
 attempt('PUBLISH', ARGV[2], '!' .. hash .. ' ' .. KEYS[1])
-` +
-    mintPart +
-    `
-` +
-    queuePart +
-    `
-local function handOff()
-clock()
-if call('ZCARD', KEYS[2]) > 0 then
-call('ZREM', KEYS[2], 'passes')
-grant(KEYS[1], KEYS[3], KEYS[2], nil, 0, true)
-end
-end
-pcall(handOff)
+ARGV = { holder, '0', '0' }
+scripts.release(0, 0, 3, 3)
 return { 1 }`,
 };
 
 /**
- * for an operator, take a lock away from its holder, and hand it off to its queue.
+ * for an operator, take a lock away from its holder: its release, without a window for callers outside the queue.
  *
- * @param lock string: the holder's token
- * @param queue sorted set: the queue of the lock
- * @param fence string: the last fence minted for any lock
+ * @param key the keys of a release: the lock, its queue, and the fence counter
  * @param id the first characters of the SHA-1 of the holder's token; '': any holder
  * @param channel the channel on which the holder hears that it lost the lock
  * @returns the call; its reply: [1 freed | 0 not held, or held by another: nothing was changed | -1 the lock has a mode: nothing was changed]
  */
-export function free(
-  lock: string,
-  queue: string,
-  fence: string,
-  id: string | number,
-  channel: string | number,
-): ScriptCall {
-  return { script: freeScript, keys: [lock, queue, fence], args: [String(id), String(channel)] };
+export function free(key: readonly string[], id: string | number, channel: string | number): ScriptCall {
+  return { script: freeScript, keys: key, args: [String(id), String(channel)] };
 }
 
 const inspectScript: Script = {
