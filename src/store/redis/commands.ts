@@ -17,7 +17,7 @@ import type {
   ReleaseRequest,
   Slot,
 } from '../contract';
-import { type Slots, slotAt } from '../slots';
+import { slotAt } from '../slots';
 import type { StoreCall } from './pipeline/plain';
 import * as scripts from './scripts/generated';
 import { type BatchableCall, integers, strangeReply } from './scripts/script';
@@ -39,30 +39,20 @@ export function acquireCall(request: AcquireRequest, notAfter: number, clock: Se
   const lifetimeMs = request.lifetimeMs ?? probationMs;
   const until = Math.ceil(notAfter); // H3b
   if (mode !== undefined) return acquireSharedCall(request, mode, lifetimeMs, until);
-  if (slots !== undefined) return acquireOnceCall(request, slots, lifetimeMs, until);
-  const isUsual = queueAs === undefined && pauseMs === undefined && fences <= 1;
+  const isUsual = slots === undefined && queueAs === undefined && pauseMs === undefined && fences <= 1;
   if (isUsual && typeof keys === 'string')
     return { verb: 'acquire', key: keys, token, lifetimeMs, notAfter: until, fences, minFence, yieldMs: 0 };
-  const place = queueAs === undefined ? unqueued(minFence, pauseMs) : entryOf(queueAs, clock);
-  return scripts.acquire(...keysOf(keys), fenceKey, token, lifetimeMs, until, fences, place);
+  const [locks, queues] = keysOf(keys);
+  const beside = slots === undefined ? queues : [...queues, companionOf(locks[0]!, 'slot')];
+  return scripts.acquire(locks, beside, fenceKey, token, lifetimeMs, until, fences, placeOf(request, clock));
 }
 
-/** The script's last arguments for a caller that is not queued. */
-function unqueued(minFence: number, pauseMs: number | undefined): string[] {
+/** The script's last arguments: the slots of a job, the queue entry, or what a caller that is not queued has of its own. */
+function placeOf({ slots, queueAs, minFence = 0, pauseMs }: AcquireRequest, clock: ServerClock): string[] {
+  if (slots !== undefined) return [String(slots.everyMs), String(slots.offsetMs), slots.marks ? '1' : '0'];
+  if (queueAs !== undefined) return entryOf(queueAs, clock);
   if (pauseMs !== undefined) return [minFence.toFixed(0), String(Math.max(Math.ceil(pauseMs), 1))];
   return minFence > 0 ? [minFence.toFixed(0)] : [];
-}
-
-function acquireOnceCall(
-  { keys, token, fences }: AcquireRequest,
-  { everyMs, offsetMs, marks }: Slots,
-  lifetimeMs: number,
-  notAfter: number,
-): BatchableCall {
-  const key = listOf(keys)[0]!;
-  const beside = [companionOf(key, 'queue'), companionOf(key, 'slot')];
-  const slots = [String(everyMs), String(offsetMs), marks ? '1' : '0'];
-  return scripts.acquire([key], beside, fenceKey, token, lifetimeMs, notAfter, fences, slots);
 }
 
 export function markSlotCall({ keys, token }: ReleaseRequest, { start, end }: Slot): BatchableCall {
@@ -123,12 +113,12 @@ function acquireSharedCall(
     total,
     step,
     group,
-    placeOf(request),
+    sharedPlaceOf(request),
   );
 }
 
 /** The script's last arguments: the queue entry, if the caller is to be queued; on a quorum also the entry's token and the minimum fence. */
-function placeOf({ queueAs, minFence, token, beside }: AcquireRequest): string[] {
+function sharedPlaceOf({ queueAs, minFence, token, beside }: AcquireRequest): string[] {
   if (beside !== undefined) return [memberOf(beside.token, beside.held)];
   if (queueAs === undefined && minFence === undefined) return [];
   const { channel, id, ticket, silenceMs = 0, token: whose = token } = queueAs ?? notQueued;
