@@ -48,6 +48,8 @@ function stateOf(
   const locked = token !== undefined;
   const remaining = !locked ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs; // H10c
   const sole = locked ? [soleHolderOf(token, remaining)] : [];
+  const holders =
+    mode === 'exclusive' ? sole : pairs(held).flatMap(([text, ends]) => memberOf(text, ends, micros) ?? []);
   const queue = pairs(queued).map(([entry, score]) => waiterIn(entry, score, micros));
   return {
     locked,
@@ -56,7 +58,7 @@ function stateOf(
     waiters,
     fence,
     mode: locked ? mode : null,
-    holders: mode === 'exclusive' ? sole : pairs(held).flatMap(([text, ends]) => memberOf(text, ends, micros) ?? []),
+    holders,
     queue: queue.filter((waiter) => waiter !== undefined),
     ...(asked !== undefined && { owned: token === asked }),
   };
