@@ -161,6 +161,33 @@ describeEach('inspect', (here) => {
     for (const lease of held) await lease();
   });
 
+  it('H36: of many callers that gave up at once, none is in a queue that is inspected right afterwards', async () => {
+    const { RWLock } = redisExpLock;
+    const options = { redis: here.redis, ...patient };
+    // More than leave together.
+    const mutexes = Array.from({ length: 150 }, (_, n) => `${key}:${n}`);
+    const readers = Array.from({ length: 80 }, (_, n) => new RWLock(`${key}:rw:${n}`, options));
+    const keys = [...mutexes, ...readers.map((each) => each.key)];
+    const held = await Promise.all([
+      ...mutexes.map((each) => withLock.promise(each)),
+      ...readers.map((each) => each.acquireRead()),
+    ]);
+    const stop = new AbortController();
+    const wait = { timeout: 60_000, signal: stop.signal };
+    const waits = [
+      ...mutexes.map((each) => failure(withLock.promise(each, wait))),
+      ...readers.map((each) => failure(each.acquireWrite(wait))),
+    ];
+    const queuesOf = () => Promise.all(keys.map((each) => withLock.inspect(each)));
+    if (!here.place.polls && !here.place.isQuorum)
+      await waitFor(async () => (await queuesOf()).every(({ waiters }) => waiters === 1));
+    stop.abort();
+    await Promise.all(waits);
+    for (const last of [mutexes.at(-1)!, keys.at(-1)!]) expect(await withLock.inspect(last)).to.include({ waiters: 0 });
+    for (const { waiters } of await queuesOf()) expect(waiters).to.equal(0);
+    await Promise.all(held.map((lease) => lease()));
+  });
+
   it('the token is not shown', async () => {
     const lease = await withLock.promise(key, { owner: 'billing' });
     expect(JSON.stringify(await withLock.inspect(key))).not.to.contain(lease.token.slice('billing_'.length));

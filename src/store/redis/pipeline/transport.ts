@@ -93,8 +93,8 @@ export class Transport {
    */
   async requestAlone(call: ScriptCall, keys: Key, timeoutMs: number, keepsAlive = true): Promise<unknown> {
     await this.ready(keys, timeoutMs, true);
-    this.#batch.flush();
-    this.#sharedBatch.flush();
+    this.#batch.flushAll();
+    this.#sharedBatch.flushAll();
     return new Promise((resolve, reject) => {
       const pending = new PendingRequest(call, keys, timeoutMs, keepsAlive, resolve, reject);
       pending.onSent();
