@@ -20,6 +20,7 @@ const leftOut = [
   /^queued: hand-off/,
   /queued, granted by a message/,
   /one member for all, a token for each/,
+  /readers that share a holder all hear/,
   /64 at most join the first/,
   /an extension by the own lifetime is one for all/,
   /the loss of the member is a loss for all/,
