@@ -100,40 +100,130 @@ const rawIoredis = (client: ClientKind): Contender => ({
     ),
 });
 
-const takeOrWait = `
-  if redis.call('SET', KEYS[1], ARGV[1], 'NX') then return redis.call('INCR', KEYS[2]) end
-  redis.call('RPUSH', KEYS[3], ARGV[1])
-  return 0`;
-const handOn = `
-  local next = redis.call('LPOP', KEYS[3])
-  if not next then return redis.call('DEL', KEYS[1]) end
-  redis.call('SET', KEYS[1], next)
-  return redis.call('PUBLISH', next, redis.call('INCR', KEYS[2]))`;
+/** A call of a bare lock; with `release`, the lock is given back. */
+interface BareCall {
+  readonly key: string;
+  readonly token: string;
+  readonly release: boolean;
+  readonly resolve: () => void;
+}
+
+const releaseAndTake = `
+  local releases, calls = tonumber(ARGV[1]), (#KEYS - 1) / 2
+  if redis.call('EXISTS', unpack(KEYS, calls + 1, 2 * calls)) > 0 then return redis.error_reply('QUEUED') end
+  local ours = {}
+  local held = releases > 0 and redis.call('MGET', unpack(KEYS, 1, releases))
+  for i = 1, releases do
+    if held[i] == ARGV[3 + i] then ours[#ours + 1] = KEYS[i] end
+  end
+  if #ours > 0 then redis.call('DEL', unpack(ours)) end
+  if releases == calls then return 0 end
+  local time = redis.call('TIME')
+  local micros = time[1] * 1000000 + time[2]
+  if micros / 1000 > tonumber(ARGV[3]) then return redis.error_reply('LATE') end
+  local fence = math.max((redis.call('GET', KEYS[#KEYS]) or 0) + 1, micros)
+  redis.call('SET', KEYS[#KEYS], string.format('%.0f', fence + calls - releases - 1))
+  for i = releases + 1, calls do
+    if not redis.call('SET', KEYS[i], ARGV[3 + i], 'NX', 'PX', ARGV[2]) then return redis.error_reply('BUSY') end
+  end
+  return fence`;
 
 /**
- * The least that hands a lock on from connection to connection in order: a list of those that wait, a counter, and a message to the
- * first. Nothing ends or is repaired: a process that dies stops all. What it costs is the machine's part of what a queue costs.
+ * The least that takes a lock with a fence, not after its deadline and not past a queue, and gives it back: the calls of a tick in one
+ * script, 128 at most. Nobody can wait for it, and nothing is checked, observed, renewed or repaired. It is what any library must cost.
  */
-function bareQueue(client: RedisClientType): Locks {
-  const channel = randomUUID();
-  let granted: (fence: string) => void;
-  const loaded = (async () => {
-    const subscriber = await client.duplicate().connect();
-    await subscriber.subscribe(channel, (fence) => granted(fence));
-    return [await client.scriptLoad(takeOrWait), await client.scriptLoad(handOn)] as const;
-  })();
+function bareLock(
+  load: (lua: string) => Promise<string>,
+  evalsha: (sha: string, keys: readonly string[], args: readonly string[]) => Promise<unknown>,
+  lifetimeMs: number,
+): Locks {
+  let loading: Promise<string> | undefined;
+  let sha = '';
+  const calls: BareCall[] = [];
+  const flush = (): void => {
+    const some = calls.splice(0, 128);
+    if (calls.length > 0) setImmediate(flush);
+    const [releases, takes] = [some.filter(({ release }) => release), some.filter(({ release }) => !release)];
+    const inOrder = [...releases, ...takes];
+    const keys = [...inOrder.map(({ key }) => key), ...inOrder.map(({ key }) => `{${key}}:queue`), 'bench:fence'];
+    const terms = [String(releases.length), String(lifetimeMs), String(Date.now() + 1000)];
+    const answered = (): void => {
+      for (const { resolve } of inOrder) resolve();
+    };
+    evalsha(sha, keys, [...terms, ...inOrder.map(({ token }) => token)]).then(answered, (error) => {
+      console.error(error);
+      process.exit(1);
+    });
+  };
+  const call = (key: string, token: string, release: boolean): Promise<void> =>
+    new Promise((resolve) => {
+      if (calls.length === 0) process.nextTick(flush);
+      calls.push({ key, token, release, resolve });
+    });
   return {
     async acquire(key) {
-      const [take, release] = await loaded;
-      const names = { keys: [key, `${key}:fence`, `${key}:waiting`], arguments: [channel] };
-      const grant = new Promise<string>((resolve) => {
-        granted = resolve;
-      });
-      const fence = (await client.evalSha(take, names)) || (await grant);
-      return Object.assign(() => client.evalSha(release, names), { fence: Number(fence) });
+      loading ??= load(releaseAndTake);
+      sha ||= await loading;
+      const token = randomUUID();
+      await call(key, token, false);
+      return () => call(key, token, true);
     },
   };
 }
+
+const takeOrWait = `
+  local weight, capacity = tonumber(ARGV[2]), tonumber(ARGV[3])
+  if (redis.call('GET', KEYS[1]) or 0) + weight <= capacity and redis.call('LLEN', KEYS[3]) == 0 then
+    redis.call('INCRBY', KEYS[1], weight)
+    return redis.call('INCR', KEYS[2])
+  end
+  redis.call('RPUSH', KEYS[3], ARGV[2] .. ' ' .. ARGV[1])
+  return 0`;
+const handOn = `
+  local held, capacity = redis.call('DECRBY', KEYS[1], ARGV[2]), tonumber(ARGV[3])
+  while held < capacity do
+    local first = redis.call('LINDEX', KEYS[3], 0)
+    local weight = first and tonumber(string.match(first, '^%d+'))
+    if not first or held + weight > capacity then break end
+    held = redis.call('INCRBY', KEYS[1], weight)
+    redis.call('LPOP', KEYS[3])
+    redis.call('PUBLISH', string.match(first, ' (.*)'), redis.call('INCR', KEYS[2]))
+  end
+  return 1`;
+
+/**
+ * The least that hands a lock on from connection to connection in order: a count of what is held, a list of those that wait, a counter,
+ * and a message to each that is next. Nothing ends or is repaired: a process that dies stops all. It is the machine's part of a queue's cost.
+ *
+ * @param capacity The holders that there may be at once. A writer takes the place of all.
+ */
+const bareQueue = (capacity: number): Contender => ({
+  package: 'redis',
+  peer: false,
+  settings: only('node-redis'),
+  make(client: RedisClientType) {
+    const channel = randomUUID();
+    let granted: (fence: string) => void;
+    const loaded = (async () => {
+      const subscriber = await client.duplicate().connect();
+      await subscriber.subscribe(channel, (fence) => granted(fence));
+      return [await client.scriptLoad(takeOrWait), await client.scriptLoad(handOn)] as const;
+    })();
+    const take = async (key: string, weight: number): Promise<Release> => {
+      const [acquire, release] = await loaded;
+      const names = {
+        keys: [key, `${key}:fence`, `${key}:waiting`],
+        arguments: [channel, String(weight), String(capacity)],
+      };
+      const grant = new Promise<string>((resolve) => {
+        granted = resolve;
+      });
+      const fence = (await client.evalSha(acquire, names)) || (await grant);
+      return Object.assign(() => client.evalSha(release, names), { fence: Number(fence) });
+    };
+    return { acquire: (key) => take(key, 1), write: (key) => take(key, capacity) };
+  },
+});
 
 /** Both Redlocks: endless attempts for the acquire only, since a release that is refused would be repeated too. */
 function redlock(instance: any, { retryMs = 5 }: Setting, { lifetimeMs, contended }: Terms): Locks {
@@ -158,7 +248,31 @@ export const contenders: Readonly<Record<string, Contender>> = {
         () => client.scriptLoad(compareAndDelete),
       ),
   },
-  'a bare queue': { package: 'redis', peer: false, settings: only('node-redis'), make: bareQueue },
+  'a bare lock': {
+    package: 'redis',
+    peer: false,
+    settings: only('node-redis'),
+    make: (client: RedisClientType, _, { lifetimeMs }) =>
+      bareLock(
+        (lua) => client.scriptLoad(lua),
+        (sha, keys, args) => client.evalSha(sha, { keys: [...keys], arguments: [...args] }),
+        lifetimeMs,
+      ),
+  },
+  'a bare lock, ioredis': {
+    package: 'ioredis',
+    peer: false,
+    settings: only('ioredis'),
+    make: (redis: Redis, _, { lifetimeMs }) =>
+      bareLock(
+        (lua) => redis.script('LOAD', lua) as Promise<string>,
+        (sha, keys, args) => redis.evalsha(sha, keys.length, ...keys, ...args),
+        lifetimeMs,
+      ),
+  },
+  'a bare queue': bareQueue(1),
+  'a bare queue of readers and writers': bareQueue(1_000_000),
+  [`a bare queue of ${permits}`]: bareQueue(permits),
   'raw ioredis': rawIoredis('ioredis'),
   'raw ioredis, auto-pipelining': rawIoredis('ioredis, auto-pipelining'),
   redlock: {

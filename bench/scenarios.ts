@@ -88,6 +88,11 @@ const besides: readonly (readonly [ours: string, other: string])[] = [
     return [isNodeRedis ? 'redis-exp-lock' : 'redis-exp-lock, ioredis', peer];
   }),
 ];
+/** What any lock must cost, beside the same raw pairs. */
+const bareBesides: readonly (readonly [bare: string, other: string])[] = [
+  ['a bare lock', 'raw node-redis'],
+  ['a bare lock, ioredis', 'raw ioredis'],
+];
 const besideOf = ([ours, other]: readonly [string, string]): string => `${ours}, by turns beside ${other}`;
 const raws = ['raw node-redis', 'raw ioredis', 'raw ioredis, auto-pipelining'];
 /** We beside what we are measured by: a machine changes its speed within the minutes that a round of all takes. */
@@ -114,16 +119,21 @@ const inCrowd = (contender: string, count: number): string => `${contender}, ${c
 
 const sizes = [2, 10, 20, 200, 600, 1000];
 /** The sizes at which the library is compared with other builds and kinds of locks. */
-const someSizes = [10, 200, 1000];
+const someSizes = [10, 20, 200, 1000];
 const bareQueue = 'a bare queue';
 const kinds: Readonly<Record<string, { readonly contender: string; readonly lock: FleetLock }>> = {
   mutex: { contender: we, lock: 'mutex' },
   'mutex of the build before': { contender: 'the build before', lock: 'mutex' },
   [bareQueue]: { contender: bareQueue, lock: 'mutex' },
   'readers and writers': { contender: 'RWLock, writers first', lock: 'readers and writers' },
+  [`${bareQueue} of readers and writers`]: {
+    contender: `${bareQueue} of readers and writers`,
+    lock: 'readers and writers',
+  },
   [`semaphore of ${permits}`]: { contender: 'Semaphore of 8', lock: 'semaphore' },
+  [`${bareQueue} of ${permits}`]: { contender: `${bareQueue} of ${permits}`, lock: 'semaphore' },
 };
-const isPresent = (contender: string): boolean => contender !== 'the build before' && contender !== bareQueue;
+const isPresent = (contender: string): boolean => contender !== 'the build before' && !contender.startsWith(bareQueue);
 const inFleet = (kind: string, count: number): string => `${kind}, ${count} connections`;
 
 /** A scenario with one key, which all connections want again and again. */
@@ -173,18 +183,16 @@ function fleet(name: string, holdMs: number, limitedBy: string, goals: (seen: Se
   };
 }
 
-const machineAlone =
-  'The machine: a bare queue, which does the least that hands a lock on (eight commands; a list, a counter and a message, no lifetime, no repair), ' +
-  'misses each goal that the mutex misses here. ';
+const bareQueueIs =
+  'A bare queue does the least that hands a lock on, eight commands with a list, a counter and a message, without lifetimes or repair. ';
 const loadedServer =
-  machineAlone +
-  'The server and the processes that load it share the cores. The commands executed for an acquisition do not grow with the connections ' +
-  '(executed each), but each takes longer. Ten callers of a semaphore of eight hardly wait (scripts each), so its ratio compares waiting with not ' +
-  'waiting. Callers are served in order: the longest wait is the sum of the hand-offs before it, whose mean is above their median.';
+  `${bareQueueIs}It misses the goal of the longest wait, too: callers are served in order, so that a wait is the sum of the hand-offs before ` +
+  'it, whose mean is above their median. A woken reader looks at those that were woken before it, of which ten connections have few: the time of ' +
+  'readers and writers grows up to 200 connections, and hardly from there on.';
 const idleServer =
-  machineAlone +
-  'At this rate each command wakes a server that was asleep, and scripts take about four times as long as where the lock is given back at ' +
-  'once (µs in scripts each). From 600 connections on, those far back ask for their place every two seconds, in case a message was lost (scripts each).';
+  `${bareQueueIs}At this rate each command wakes a server that was asleep, and scripts take more than twice as long as where the lock is given ` +
+  'back at once (µs in scripts each). From 600 connections on, those far back ask for their place every two seconds, in case a message was lost: ' +
+  'at 1,000 that is three scripts of five. Asking less often would let processes that died in the queue delay it for longer than docs/waiting.md says.';
 
 const fourTimes = (contender: string, waiters: number): string => `${contender}, 4 × ${waiters}`;
 
@@ -293,11 +301,11 @@ export const scenarios: readonly Scenario[] = [
     title: 'One lock taken and released, one after the other',
     text: 'One process, one key, nobody else wants it. Speed against the raw pair on the same client; then of two by turns in one process, since the speed of a machine changes within seconds.',
     limitedBy:
-      'The server does more than for the raw pair: the acquire reads the clock, checks a right and mints a fence, and the release looks at the queue. ' +
-      'One after the other, each of these microseconds is waited for.',
+      'Most of it is what any lock must do: a bare lock, which reads the clock, looks for a queue, mints a fence and does nothing else, is slower ' +
+      'than the raw pair, too (its rows by turns). The rest is what keeps a grant safe: on the server the check of a right, on the client deadlines and validity.',
     rows: [
       ...rowsOf([...everybody, 'async-mutex'], pairs(1)),
-      ...besides.map((two): Row => {
+      ...[...besides, ...bareBesides].map((two): Row => {
         const [ours, peer] = two;
         return {
           id: besideOf(two),
@@ -337,11 +345,11 @@ export const scenarios: readonly Scenario[] = [
     title: '256 in flight',
     text: 'One process, 256 loops that each take and release a key of their own: pairs a second. Then of two by turns in one process, where both pay for the five seconds of deadlines that node-redis keeps for the raw pair.',
     limitedBy:
-      'From Node 20 to Node 24, the raw pair of node-redis gains more than the library does. ' +
-      'The server’s time is that of Lua, which reads and writes all locks of a batch together: a pair executes hardly more than one command.',
+      'By turns beside raw node-redis, a bare lock misses the goal on Node 24, too: it sends the same batches and does nothing else. ' +
+      'The server’s time is that of Lua, which reads and writes all locks of a batch together: that of a bare lock is the same.',
     rows: [
-      ...rowsOf(everybody, pairs(256)),
-      ...besides.slice(0, 2).map((two): Row => {
+      ...rowsOf([...everybody, ...bareBesides.map(([bare]) => bare)], pairs(256)),
+      ...[...besides.slice(0, 2), ...bareBesides].map((two): Row => {
         const [contender, peer] = two;
         const job = trial({ kind: 'beside', peer, pairs: 2048, turns: 40, inFlight: 256 });
         return { id: besideOf(two), contender, job };
@@ -482,11 +490,15 @@ export const scenarios: readonly Scenario[] = [
     return [
       ...Object.entries(kinds)
         .filter(([, { contender }]) => isPresent(contender))
-        .map(([kind]) => ({
-          text: `µs in scripts, 1,000 connections against 10: ${kind}`,
-          value: of('scriptMicros', 1000, kind) / of('scriptMicros', 10, kind),
-          atMost: 1.3,
-        })),
+        .map(([kind, { lock }]) => {
+          // Of ten callers of a semaphore two wait at a time, and most take a permit at once.
+          const few = lock === 'semaphore' ? 20 : 10;
+          return {
+            text: `µs in scripts, 1,000 connections against ${few}: ${kind}`,
+            value: of('scriptMicros', 1000, kind) / of('scriptMicros', few, kind),
+            atMost: 1.3,
+          };
+        }),
       { text: 'µs in scripts at 10 connections', value: of('scriptMicros', 10), atMost: 90 },
       {
         text: 'acquisitions a second, 600 connections against 10',
@@ -656,7 +668,9 @@ export const scenarios: readonly Scenario[] = [
     name: 'first',
     onEachNode: true,
     title: 'The first 2,000 pairs of a process',
-    text: 'One key, one pair after the other, from connecting on: what is compiled and what is loaded is part of it.',
+    text: 'One key, one pair after the other, from connecting on: what is compiled is part of it, what is loaded is not.',
+    limitedBy:
+      'The library’s functions run uncompiled at first: by a profile on ioredis they take 40 µs of a pair in the first 2,000 pairs, and 17 µs in the first 20,000.',
     rows: ['raw node-redis', we, 'raw ioredis', weOnIoredis].map((contender) => ({
       id: contender,
       contender,
