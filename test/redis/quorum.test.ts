@@ -220,7 +220,8 @@ describe('a quorum', () => {
     it('H65: a node that has lost the lock since it voted is no vote, also where only its fence was to be raised', async () => {
       const [voted, busy, ahead] = nodes as [Node, Node, Node];
       await seize([busy]);
-      await ahead.server.command('SET', 'redis-exp-lock:fence', Date.now() * 1000 + 3_600_000_000, 'PX', LONG_MS);
+      // Further ahead than any other test leaves a node.
+      await ahead.server.command('SET', 'redis-exp-lock:fence', Date.now() * 1000 + 5 * 3_600_000_000, 'PX', LONG_MS);
       const held = holdReply();
       ahead.proxy.rule({ match: isAcquire, nth: 1 }, held);
       const trying = three({ commandTimeout: 5_000 }).tryLock(key);
