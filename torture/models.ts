@@ -197,15 +197,20 @@ function gapsOf(holds: readonly Hold[], window: { readonly fromMs: number; reado
   return gaps;
 }
 
-/** A job runs once a slot: it begins once where the slot is marked before; else it does not begin again once it was done. */
+/**
+ * A job runs once a slot: it begins once where the slot is marked before; else it does not begin again once it was done. A caller that was
+ * stopped between its grant and its job may begin late; then its lock had ended before the job of the other one was done.
+ */
 export function once(events: readonly Written[]): Violation[] {
   const violations: Violation[] = [];
+  const ends = new Map(events.flatMap((event) => (event.e === 'hold' ? [[event.id, event.until]] : [])));
   const first = new Map<string, Written & { e: 'slot' }>();
   for (const event of events) {
     if (event.e !== 'slot') continue;
     const slot = `${event.mode} ${event.slot}`;
     const before = first.get(slot);
-    if (before !== undefined && !event.done && before.id !== event.id) {
+    const isLate = before?.done && (ends.get(event.id) ?? Number.POSITIVE_INFINITY) <= before.t;
+    if (before !== undefined && !event.done && before.id !== event.id && !isLate) {
       const message = `slot ${slot} was run by ${before.id} and again by ${event.id}`;
       violations.push({ model: 'once', message, ids: [before.id, event.id], fromMs: before.t, toMs: event.t });
     }

@@ -291,6 +291,16 @@ describe('torture: the models', () => {
       expect(once(begins(first, 30, 'b1', 'until-success', 7).events)).to.have.length(1);
     });
 
+    it('accepts a late beginning only if the lock had ended before the other job was done', () => {
+      const done = () =>
+        begins(begins(new History(), 10, 'a1', 'until-success', 7), 20, 'a1', 'until-success', 7, true);
+      const late = (until: number) => held(begins(done(), 30, 'b1', 'until-success', 7), 'b1', 31, until);
+      expect(once(late(0).events)).to.deep.equal([]);
+      expect(once(late(50).events)).to.have.length(1);
+      const marked = begins(begins(new History(), 10, 'a1', 'at-most-once', 7), 20, 'b1', 'at-most-once', 7);
+      expect(once(held(marked, 'b1', 21, 0).events)).to.have.length(1);
+    });
+
     it('accepts other slots, and a second one where the first did not succeed', () => {
       const slots = begins(begins(new History(), 10, 'a1', 'at-most-once', 7), 20, 'b1', 'at-most-once', 8);
       expect(once(slots.events)).to.deep.equal([]);
