@@ -185,8 +185,8 @@ exports.mutants = [
   shared(
     'holders',
     'a holder that has ended counts',
-    "local from = string.format('(%.0f', now)",
-    "local from = '-inf'",
+    'elseif ends > now then\n      if permits',
+    'else\n      if permits',
   ),
   shared(
     'holders',
