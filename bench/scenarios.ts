@@ -88,7 +88,7 @@ const besides: readonly (readonly [ours: string, other: string])[] = [
     return [isNodeRedis ? 'redis-exp-lock' : 'redis-exp-lock, ioredis', peer];
   }),
 ];
-/** What any lock must cost, beside the same raw pairs. */
+/** The bare locks, each beside the raw pair of its client. */
 const bareBesides: readonly (readonly [bare: string, other: string])[] = [
   ['a bare lock', 'raw node-redis'],
   ['a bare lock, ioredis', 'raw ioredis'],

@@ -13,7 +13,7 @@ const commandTimeoutMs = 300;
 const lifetimeMs = 9000;
 /** The time for which a grant by message is provisional. */
 const provisionalMs = 2000;
-/** What wakes an entry that may have missed a message. */
+/** The wake-up of an entry that may have missed a message. */
 const afterGap = { nonce: undefined, fence: undefined };
 
 interface Request {
