@@ -570,6 +570,20 @@ describe('an acquisition', () => {
       expect([here.asked.length, here.openTimers()]).to.deep.equal([1, 0]);
     });
 
+    it('H27: nor polls, or warns, if it was given up before the channel failed', async () => {
+      const warnings = await published('redis-exp-lock:warning', async () => {
+        const outcome = start(inQueue(50));
+        await busy();
+        await pass(50);
+        expect(outcome.error).to.include({ code: 'ERR_LOCK_TIMEOUT' });
+        here.channel.fail(new LockBackendError('no channel'));
+        await answered();
+        await pass(commandTimeoutMs);
+        expect([here.asked.length, here.openTimers()]).to.deep.equal([1, 0]);
+      });
+      expect(warnings).to.deep.equal([]);
+    });
+
     /** Starts an acquisition that is queued, in a process whose channel is open. */
     async function queued(settings: Partial<Settings> = inQueue()): Promise<Outcome> {
       start(inQueue(), {}, 'first');
