@@ -67,17 +67,20 @@ local seen = checked[lock]
 if not seen then
 local found = call('ZRANGE', lock, 0, chunk - 1, 'WITHSCORES')
 seen = { found = found, permits = {}, expired = {}, isFull = #found == 2 * chunk, isForeign = false }
+local isLive = false
 for i = 1, #found, 2 do
-seen.permits[i] = permitsOf(found[i])
-if not seen.permits[i] and not isOurs(found[i]) then
+local kind, permits = string.match(found[i], '^1 ([rwp]) (%d+) %d+ %d+ %d+ .')
+seen.permits[i] = kind == 'p' and tonumber(permits) or nil
+isLive = isLive or tonumber(found[i + 1]) > now
+if not kind then
 seen.isForeign = true
-elseif tonumber(found[i + 1]) <= now then
+elseif not isLive then
 seen.expired[#seen.expired + 1] = found[i]
 end
 end
 if seen.isFull then
 local at = micros % call('ZCARD', lock)
-local some = call('ZRANGE', lock, at, at + chunk - 1)
+local some = call('ZRANGE', lock, at, at + 3)
 for i = 1, #some do
 seen.isForeign = seen.isForeign or not isOurs(some[i])
 end
@@ -1162,7 +1165,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '40e642c145616633c8f93312abd1065bf1039915',
+  sha: 'a934e3c000ed3389709a586a1a3a30edc0a3110d',
   lua:
     clockPart +
     `
@@ -2059,7 +2062,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: 'e1ab52cc9add236e2322d34bbe25fa9af028eea1',
+  sha: '7a4fc5364ca2abe05da989bb4cdb4a83809cbb8d',
   lua:
     clockPart +
     `
