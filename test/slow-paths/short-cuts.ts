@@ -27,6 +27,10 @@ export const shortCuts: readonly ShortCut[] = [
     change: when('S4', false),
   },
   {
+    name: 'acquire-shared: a reader behind readers, or behind a writer',
+    change: when('S33', false),
+  },
+  {
     name: 'release-shared: the member that the holder knows',
     change: value('S5', 'nil'),
   },
