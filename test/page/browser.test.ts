@@ -305,6 +305,7 @@ describe('the live page in Chromium', () => {
     await page.getByRole('button', { name: 'Free it now' }).click();
     await page.getByText('Freed: the next in its queue has it now.').waitFor();
     await row('shop:stale').waitFor({ state: 'detached' });
+    await waitFor(() => answered.length > 0);
     expect(answered.splice(0)).to.deep.equal(['POST 200']);
     expect((await taken).reason).to.equal('taken');
     expect(await client.exists('shop:stale')).to.equal(0);
@@ -337,6 +338,8 @@ describe('the live page in Chromium', () => {
       [address(), body],
     );
     expect(attempts).to.deep.equal(['refused', 'refused']);
+    // The browser may have an answer before the server has heard that it was sent.
+    await waitFor(() => answered.length === 2);
     expect(answered.splice(0)).to.have.members(['OPTIONS 405', 'POST 403']);
     expect(await withLock.inspect('safe')).to.deep.include({ locked: true });
     expect(await lease()).to.equal(true);
