@@ -762,12 +762,6 @@ if isTurn ~= nil then
 return isTurn
 end
 end
-local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
-if first and part.more and score > part.upto then
-if call('ZCOUNT', queue, lowest(asking.band), string.format('(%.0f', score)) - #all.expired >= maxNotified then
-return false
-end
-end
 for _ = 1, maxNotified do
 local each = nextOf(queue, all, cursor, asking)
 if not each or not admits(room, each, total) then
@@ -1187,7 +1181,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'f5302182b4ea820d643d237e9014b2b3fc58fee5',
+  sha: '3c6b7e5fbcbaa100ed86689c1aa3fd9cf5b2ffe7',
   lua:
     clockPart +
     `

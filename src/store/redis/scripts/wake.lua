@@ -80,12 +80,6 @@ local function isTurnOf(queue, all, held, asking, total)
       return isTurn
     end
   end
-  local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
-  if first and part.more and score > part.upto then
-    if call('ZCOUNT', queue, lowest(asking.band), string.format('(%.0f', score)) - #all.expired >= maxNotified then
-      return false
-    end
-  end
   for _ = 1, maxNotified do
     local each = nextOf(queue, all, cursor, asking)
     if not each or not admits(room, each, total) then
