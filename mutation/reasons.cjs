@@ -48,6 +48,7 @@ const reasons = {
   ],
   'src/acquire/polling.ts': [
     { code: 'if (queues.wakeUps.isOpen)', to: 'false', why: 'equivalent: some promises later' },
+    { code: '!this.queues?.wakeUps.isOpen', to: 'this.queues.wakeUps', why: 'equivalent: only where there are queues' },
   ],
   'src/queue/queue.ts': [{ code: 'const plainWakeUp', to: '{}', why: 'equivalent: what is not there is undefined' }],
   'src/acquire/attempts.ts': [

@@ -5,6 +5,7 @@ import type { AcquireSpec } from '../src/acquire/spec';
 import type { Settings } from '../src/core/options';
 import type { HeldLock } from '../src/hold/held-lock';
 import { fencesInBlock } from '../src/queue/policy';
+import { queuesOf } from '../src/queue/queues';
 import type { Mode } from '../src/store/contract';
 import {
   Acquisitions,
@@ -144,6 +145,61 @@ describe('an acquisition where several may hold the key', () => {
       void held.release();
       expect(here.asked).to.have.lengthOf(5);
       expect(last().request.token).to.equal(here.asked[3]!.request.token);
+    });
+
+    /**
+     * The number of those in this process who request once a holder of theirs releases: each is queued, and pauses. Their lifetimes
+     * differ, so that none is fetched for another.
+     */
+    async function wokenBy(holder: Mode, waiting: readonly Mode[]): Promise<number> {
+      build(listening);
+      const outcome = start({}, { mode: holder });
+      await grant();
+      const wait = (mode: Mode, n: number): Outcome => start({ ...inQueue(), lifetimeMs: lifetimeMs + n }, { mode });
+      wait(waiting[0]!, 0);
+      await busy();
+      await openChannel();
+      waiting.slice(1).forEach((mode, n) => void wait(mode, n + 1));
+      for (const { resolve, sent } of here.asked.slice(2)) resolve({ granted: false, leftMs: 5000, sent });
+      await answered();
+      const before = here.asked.length;
+      void outcome.held!.release();
+      return here.asked.length - before;
+    }
+
+    it('a release of its own process lets those request for whom it makes room', async () => {
+      const two: Mode = { ...permit, permits: 2, total: 4 };
+      const one: Mode = { ...two, permits: 1 };
+      expect(await wokenBy(writer, [reader, reader, reader]), 'readers').to.equal(3);
+      expect(await wokenBy(writer, [reader, writer, reader]), 'up to a writer').to.equal(2);
+      expect(await wokenBy(two, [one, one, one]), 'permits').to.equal(2);
+      expect(await wokenBy(two, [two, one]), 'more permits each').to.equal(1);
+      expect(await wokenBy(reader, [writer]), 'a reader releases nothing by itself').to.equal(0);
+    });
+
+    it('unwoken those further back request later, and without a known end of the hold only when it may poll', async () => {
+      await waiting({ ...inQueue(), retryTimeoutMs: 5 });
+      await busy({ leftMs: 200, position: { ticket: 5, before: 3, outside: false } });
+      await pass(203);
+      expect(here.asked).to.have.lengthOf(2);
+      await pass(1);
+      expect(here.asked).to.have.lengthOf(3);
+      for (const leftMs of [-1, 0]) {
+        const before = here.asked.length;
+        await busy({ leftMs });
+        await pass(799);
+        expect(here.asked, `${leftMs}`).to.have.lengthOf(before);
+        await pass(201);
+        expect(here.asked, `${leftMs}`).to.have.lengthOf(before + 1);
+      }
+    });
+
+    it('once it is settled nothing of it stays among those who can be woken', async () => {
+      const outcome = await waiting();
+      const { wakeUps } = queuesOf(here.scope, here.store)!;
+      expect(wakeUps.subscribers).to.equal(1);
+      await grant();
+      expect([outcome.held?.fence, wakeUps.subscribers]).to.deep.equal([1, 0]);
     });
 
     it('its last attempt queues nobody; its end takes its entry out', async () => {
