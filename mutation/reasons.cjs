@@ -50,6 +50,10 @@ const reasons = {
     { code: 'if (queues.wakeUps.isOpen)', to: 'false', why: 'equivalent: some promises later' },
     { code: '!this.queues?.wakeUps.isOpen', to: 'this.queues.wakeUps', why: 'equivalent: only where there are queues' },
   ],
+  'src/acquire/queued.ts': [
+    { code: 'if (line.failure !== undefined)', to: 'true', why: 'equivalent: a caller has no failure at first' },
+    { code: 'if (failure !== line.failure)', to: 'true', why: 'equivalent: the others have that failure already' },
+  ],
   'src/queue/queue.ts': [{ code: 'const plainWakeUp', to: '{}', why: 'equivalent: what is not there is undefined' }],
   'src/acquire/attempts.ts': [
     { code: '#isUnderWay = false', to: 'true', why: 'equivalent: each attempt sets both flags' },

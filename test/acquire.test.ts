@@ -367,6 +367,28 @@ describe('an acquisition', () => {
       expect(here.asked.length).to.equal(67);
     });
 
+    it('H99: after 64 of them an attempt under way is left alone, and the pause follows the next', async () => {
+      const outcomes = Array.from({ length: 70 }, () => start({ ...waits, timeoutMs: 60_000 }));
+      for (let n = 0; n < 64; n += 1) {
+        await grant(n + 1);
+        await outcomes[n]!.held!.release();
+        await answered();
+      }
+      await grant(65);
+      await pass(10);
+      expect(here.asked.length).to.equal(66);
+      await outcomes[64]!.held!.release();
+      await pass(100);
+      expect(here.asked.length, 'it has one attempt under way').to.equal(66);
+      await grant(66);
+      await pass(5);
+      await outcomes[65]!.held!.release();
+      await pass(9);
+      expect(here.asked.length).to.equal(66);
+      await pass(1);
+      expect(here.asked.length).to.equal(67);
+    });
+
     it('the next goes on if the first gives up, and nobody waits for one that has given up', async () => {
       const aborts = [new AbortController(), new AbortController()];
       const given = aborts.map(({ signal }) => start({ ...waits, signal }));
@@ -408,12 +430,13 @@ describe('an acquisition', () => {
       expect(next.error).to.equal(error);
     });
 
-    it('not with those that poll at another pace, or want another key', async () => {
+    it('not with those that poll at another pace or by a number of attempts, or want another key', async () => {
       start(waits);
       start({ ...waits, retryTimeoutMs: 20 });
+      start({ maxRetries: 3, retryTimeoutMs: 10 });
       start(waits, {}, 'other');
       await answered();
-      expect(here.asked.map(({ request }) => request.keys)).to.deep.equal(['k', 'k', 'other']);
+      expect(here.asked.map(({ request }) => request.keys)).to.deep.equal(['k', 'k', 'k', 'other']);
     });
 
     it('H99: nor with those that may be queued; with replicas, or without an end, they line up all the same', async () => {
@@ -511,6 +534,36 @@ describe('an acquisition', () => {
       expect([here.asked.length, entryOf(last())?.ticket]).to.deep.equal([3, 0]);
       await grant();
       expect(behind.held).to.equal(undefined);
+    });
+
+    it('once the first of its process was busy, whatever the pauses of each', async () => {
+      start({ ...inQueue(), retryTimeoutMs: 10 });
+      const behind = start({ ...inQueue(50), retryTimeoutMs: 20 });
+      await pass(50);
+      expect([here.asked.length, behind.error?.message]).to.deep.equal([
+        1,
+        '"k" was not free within 50 ms (attempts: 0)',
+      ]);
+    });
+
+    it('H7: not before the first of its process could begin its work', async () => {
+      const first = start(inQueue());
+      start(inQueue());
+      const { resolve, sent } = last();
+      resolve({ granted: true, fence: 1, sent });
+      while (!first.held) await undefined;
+      expect(here.channels).to.equal(0);
+      await new Promise((turn) => setImmediate(turn));
+      expect(here.channels).to.equal(1);
+    });
+
+    it('behind nobody whose attempt is over', async () => {
+      const first = start(inQueue());
+      const { resolve, sent } = last();
+      resolve({ granted: true, fence: 1, sent });
+      while (!first.held) await undefined;
+      start(inQueue());
+      expect(here.asked.length).to.equal(2);
     });
 
     it('under a token of the queue: what its own attempt may have left is released', async () => {
