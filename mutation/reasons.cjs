@@ -51,6 +51,7 @@ const reasons = {
     { code: '!this.queues?.wakeUps.isOpen', to: 'this.queues.wakeUps', why: 'equivalent: only where there are queues' },
   ],
   'src/acquire/queued.ts': [
+    { code: 'const mayLineUp', to: 'true', why: 'equivalent: no two lists of keys are one key' },
     { code: 'if (line.failure !== undefined)', to: 'true', why: 'equivalent: a caller has no failure at first' },
     { code: 'if (failure !== line.failure)', to: 'true', why: 'equivalent: the others have that failure already' },
   ],
