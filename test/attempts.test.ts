@@ -125,6 +125,30 @@ describe('the attempts of one caller', () => {
     expect(one.late).to.equal(undefined);
   });
 
+  it('an exception of the store, or in the handler of a reply, is a failure that may execute all the same', async () => {
+    const fault = new TypeError('a fault of ours');
+    const acquire = store.acquire.bind(store);
+    store.acquire = () => {
+      throw fault;
+    };
+    const one = attempts();
+    one.make(undefined, undefined);
+    expect([failures, one.late?.untilMs]).to.deep.equal([[fault], performance.now() + commandTimeoutMs]);
+    store.acquire = acquire;
+    caller.onReply = () => {
+      throw fault;
+    };
+    const other = attempts();
+    other.make(undefined, undefined);
+    await answered();
+    expect([failures, other.late?.untilMs]).to.deep.equal([[fault, fault], performance.now() + commandTimeoutMs]);
+  });
+
+  it('where there was none, there is nothing to abandon', () => {
+    attempts().abandon();
+    expect([store.abandoned, failures]).to.deep.equal([[], []]);
+  });
+
   it('once the token is dropped, the next attempt has another', async () => {
     store.fates.acquire.push('refused', 'refused', 'refused');
     const one = attempts();
