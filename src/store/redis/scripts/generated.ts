@@ -67,20 +67,17 @@ local seen = checked[lock]
 if not seen then
 local found = call('ZRANGE', lock, 0, chunk - 1, 'WITHSCORES')
 seen = { found = found, permits = {}, expired = {}, isFull = #found == 2 * chunk, isForeign = false }
-local isLive = false
 for i = 1, #found, 2 do
-local kind, permits = string.match(found[i], '^1 ([rwp]) (%d+) %d+ %d+ %d+ .')
-seen.permits[i] = kind == 'p' and tonumber(permits) or nil
-isLive = isLive or tonumber(found[i + 1]) > now
-if not kind then
+seen.permits[i] = permitsOf(found[i])
+if not seen.permits[i] and not isOurs(found[i]) then
 seen.isForeign = true
-elseif not isLive then
+elseif tonumber(found[i + 1]) <= now then
 seen.expired[#seen.expired + 1] = found[i]
 end
 end
 if seen.isFull then
 local at = micros % call('ZCARD', lock)
-local some = call('ZRANGE', lock, at, at + 3)
+local some = call('ZRANGE', lock, at, at + chunk - 1)
 for i = 1, #some do
 seen.isForeign = seen.isForeign or not isOurs(some[i])
 end
@@ -1181,7 +1178,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '3c6b7e5fbcbaa100ed86689c1aa3fd9cf5b2ffe7',
+  sha: '758e8dce08e1a73e25e2e27ae7820d2f73029a4b',
   lua:
     clockPart +
     `
@@ -2078,7 +2075,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: '7a4fc5364ca2abe05da989bb4cdb4a83809cbb8d',
+  sha: 'e1ab52cc9add236e2322d34bbe25fa9af028eea1',
   lua:
     clockPart +
     `

@@ -66,20 +66,17 @@ local function check(lock)
   if not seen then
     local found = call('ZRANGE', lock, 0, chunk - 1, 'WITHSCORES')
     seen = { found = found, permits = {}, expired = {}, isFull = #found == 2 * chunk, isForeign = false }
-    local isLive = false -- all behind a live one are
     for i = 1, #found, 2 do
-      local kind, permits = string.match(found[i], '^1 ([rwp]) (%d+) %d+ %d+ %d+ .')
-      seen.permits[i] = kind == 'p' and tonumber(permits) or nil
-      isLive = isLive or tonumber(found[i + 1]) > now
-      if not kind then
+      seen.permits[i] = permitsOf(found[i])
+      if not seen.permits[i] and not isOurs(found[i]) then
         seen.isForeign = true
-      elseif not isLive then
+      elseif tonumber(found[i + 1]) <= now then
         seen.expired[#seen.expired + 1] = found[i]
       end
     end
     if seen.isFull then
       local at = micros % call('ZCARD', lock)
-      local some = call('ZRANGE', lock, at, at + 3)
+      local some = call('ZRANGE', lock, at, at + chunk - 1)
       for i = 1, #some do
         seen.isForeign = seen.isForeign or not isOurs(some[i])
       end
