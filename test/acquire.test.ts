@@ -536,7 +536,7 @@ describe('an acquisition', () => {
       expect(behind.held).to.equal(undefined);
     });
 
-    it('once the first of its process was busy, whatever the pauses of each', async () => {
+    it('behind the attempt of the first of its process, whatever the pauses of each', async () => {
       start({ ...inQueue(), retryTimeoutMs: 10 });
       const behind = start({ ...inQueue(50), retryTimeoutMs: 20 });
       await pass(50);
