@@ -243,6 +243,12 @@ exports.mutants = [
     "local minted = fences and kind == 'r' and held.fence or 0",
     'local minted = 0',
   ),
+  shared(
+    'acquire-shared',
+    'a reader that has the lock is queued when it asks again',
+    "if held and not granted and call('ZSCORE', lock, ourText(held.fence)) then",
+    'if false then',
+  ),
   shared('extend-shared', 'a late extension is executed', 'if now > notAfter then', 'if false then'),
   shared('extend-shared', 'a renewal undoes an extension', 'if exact or wanted > ends then', 'if true then'),
   shared(

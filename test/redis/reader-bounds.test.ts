@@ -78,6 +78,19 @@ describe('readers that go first, and requests that come twice', () => {
     return client.eval(batch.script.lua, { keys: [...batch.keys], arguments: [...batch.args] });
   }
 
+  it('an acquire of a reader that comes again finds its member, though a writer waits and other readers end later', async () => {
+    const lock = new RWLock(key, { redis: client, ...terms, autoExtend: false, timeout: 10_000 });
+    const readers = [await lock.acquireRead(), await new RWLock(key, { redis: client, ...terms }).acquireRead()];
+    const writer = lock.acquireWrite();
+    while ((await client.zCard(companionOf(key, 'queue'))) === 0) await sleep(5);
+    const [, outcome, fence] = (await acquireAgain(readers[0]!.token, 'r')) as number[];
+    expect([outcome, fence]).to.deep.equal([1, readers[0]!.fence]);
+    expect(await client.zCard(companionOf(key, 'queue'))).to.equal(1);
+    expect(await client.zCard(key)).to.equal(2);
+    for (const each of readers) expect(await each.release()).to.equal(true);
+    expect(await (await writer).release()).to.equal(true);
+  });
+
   for (const kind of ['r', 'w'] as const) {
     it(`an acquire (${kind}) that comes again after changes in place leaves no second reader`, async () => {
       const lock = new RWLock(key, { redis: client, ...terms, maxRetries: 0, autoExtend: false });

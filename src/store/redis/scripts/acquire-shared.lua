@@ -51,19 +51,26 @@ if asking.ticket == 0 then
 end
 
 local granted, mine, held, known = false, nil, nil, 0
+-- Readers of one phase share a fence, so the text of our member is known.
+local function ourText(shared)
+  return text('r', 1, 0, fences and shared or 0, token, group)
+end
 -- Nearly every reader joins other readers, and needs to read only one of them. A reader that holds the lock already writes its
--- own member again, unless that member was changed in place. If a reader has to wait, more holders are read.
+-- own member again, unless that member was changed in place.
 -- The limit of a readers-writer lock is the token of the holder that was downgraded in place and reads since. There is at most
 -- one, since a writer is alone.
 local isChanged = step > 0 or (kind ~= 'p' and call('GET', limit) == token)
 if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then -- S4
   held = lastReader(lock, token, group, fences)
   granted = held and isTurnOf(queue, all, held, asking, total)
+  if held and not granted and call('ZSCORE', lock, ourText(held.fence)) then
+    held = nil
+  end
 end
 mayExpire(lock, ARGV[2])
 local ends = now + ttl
 local score = string.format('%.0f', ends)
-if not granted then
+if not held then
   local everybody = ourHolders(lock, isChanged)
   if kind == 'r' and fences and everybody.fence == 0 then
     everybody = ourHolders(lock, true)
@@ -71,8 +78,8 @@ if not granted then
   mine = holderOf(everybody, token)
   held = without(everybody, mine)
   if not mine and not everybody.whole and kind == 'r' then
-    -- Our member may be one of many readers; readers of one phase share a fence, so its text is known.
-    local ours = text('r', 1, 0, fences and everybody.fence or 0, token, group)
+    -- Our member may be one of many readers.
+    local ours = ourText(everybody.fence)
     local mineEnds = tonumber(call('ZSCORE', lock, ours))
     mine = mineEnds and mineEnds > now and member(ours)
     if mine then
@@ -129,9 +136,11 @@ if not granted then
   if not upgrade then
     granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, total) -- H67c
   end
+end
+if not granted and #ARGV == 11 and string.find(ARGV[11], '^1 r') then
   -- While the shared member reads, no writer holds the lock, and no writer is granted it before both readers have released.
-  local beside = #ARGV == 11 and string.find(ARGV[11], '^1 r') and tonumber(call('ZSCORE', lock, ARGV[11]))
-  granted = granted or beside and beside > now
+  local shared = tonumber(call('ZSCORE', lock, ARGV[11]))
+  granted = shared and shared > now
 end
 
 if granted then -- H55h

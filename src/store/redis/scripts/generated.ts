@@ -1178,7 +1178,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '758e8dce08e1a73e25e2e27ae7820d2f73029a4b',
+  sha: '31c63d9310a71b3fe586e8dccb607b2999ebdedd',
   lua:
     clockPart +
     `
@@ -1229,15 +1229,21 @@ if asking.ticket == 0 then
 asking.ticket = newTicket(queue, all, asking)
 end
 local granted, mine, held, known = false, nil, nil, 0
+local function ourText(shared)
+return text('r', 1, 0, fences and shared or 0, token, group)
+end
 local isChanged = step > 0 or (kind ~= 'p' and call('GET', limit) == token)
 if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then
 held = lastReader(lock, token, group, fences)
 granted = held and isTurnOf(queue, all, held, asking, total)
+if held and not granted and call('ZSCORE', lock, ourText(held.fence)) then
+held = nil
+end
 end
 mayExpire(lock, ARGV[a+2])
 local ends = now + ttl
 local score = string.format('%.0f', ends)
-if not granted then
+if not held then
 local everybody = ourHolders(lock, isChanged)
 if kind == 'r' and fences and everybody.fence == 0 then
 everybody = ourHolders(lock, true)
@@ -1245,7 +1251,7 @@ end
 mine = holderOf(everybody, token)
 held = without(everybody, mine)
 if not mine and not everybody.whole and kind == 'r' then
-local ours = text('r', 1, 0, fences and everybody.fence or 0, token, group)
+local ours = ourText(everybody.fence)
 local mineEnds = tonumber(call('ZSCORE', lock, ours))
 mine = mineEnds and mineEnds > now and member(ours)
 if mine then
@@ -1298,8 +1304,10 @@ granted = held.count == 0
 if not upgrade then
 granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, total)
 end
-local beside = an == 11 and string.find(ARGV[a+11], '^1 r') and tonumber(call('ZSCORE', lock, ARGV[a+11]))
-granted = granted or beside and beside > now
+end
+if not granted and an == 11 and string.find(ARGV[a+11], '^1 r') then
+local shared = tonumber(call('ZSCORE', lock, ARGV[a+11]))
+granted = shared and shared > now
 end
 if granted then
 local minted = fences and kind == 'r' and held.fence or 0
