@@ -55,12 +55,12 @@ local granted, mine, held, known = false, nil, nil, 0
 local function ourText(shared)
   return text('r', 1, 0, fences and shared or 0, token, group)
 end
--- Nearly every reader joins other readers, and needs to read only one of them. A reader that holds the lock already writes its
--- own member again, unless that member was changed in place.
+-- Nearly every reader joins other readers, and nearly every writer waits for readers: either needs to read only one of them. A
+-- reader that holds the lock already writes its own member again, unless that member was changed in place.
 -- The limit of a readers-writer lock is the token of the holder that was downgraded in place and reads since. There is at most
 -- one, since a writer is alone.
 local isChanged = step > 0 or (kind ~= 'p' and call('GET', limit) == token)
-if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then -- S4
+if kind ~= 'p' and not isChanged and #all.expired == 0 and (not queued or queued.kind == kind) then -- S4
   held = lastReader(lock, token, group, fences)
   granted = held and isTurnOf(queue, all, held, asking, total)
   if held and not granted and call('ZSCORE', lock, ourText(held.fence)) then

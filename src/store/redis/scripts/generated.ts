@@ -1178,7 +1178,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '31c63d9310a71b3fe586e8dccb607b2999ebdedd',
+  sha: '0a303e08ec12c5555424a0a089e18f80f38146c3',
   lua:
     clockPart +
     `
@@ -1233,7 +1233,7 @@ local function ourText(shared)
 return text('r', 1, 0, fences and shared or 0, token, group)
 end
 local isChanged = step > 0 or (kind ~= 'p' and call('GET', limit) == token)
-if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then
+if kind ~= 'p' and not isChanged and #all.expired == 0 and (not queued or queued.kind == kind) then
 held = lastReader(lock, token, group, fences)
 granted = held and isTurnOf(queue, all, held, asking, total)
 if held and not granted and call('ZSCORE', lock, ourText(held.fence)) then
