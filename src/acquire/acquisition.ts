@@ -155,9 +155,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   }
 
   fetch(group: WaitGroup): Fetch {
-    const noLimits = { timeoutMs: undefined, maxRetries: Number.POSITIVE_INFINITY, signal: undefined };
-    const settings = { ...this.awaited.settings, ...noLimits };
-    const fetch = new EntryPolling({ ...this.awaited, settings, fences: group.fences }, group);
+    const fetch = new EntryPolling({ ...this.awaited, fences: group.fences }, group);
     fetch.begin();
     return fetch;
   }
