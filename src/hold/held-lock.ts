@@ -173,7 +173,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   }
 
   confirmNow(): void {
-    if (!this.isConfirmed && !this.#keeper?.isExtending) this.keeper.confirmNow();
+    if (!this.isConfirmed) this.keeper.confirmNow();
   }
 
   confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void {
