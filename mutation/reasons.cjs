@@ -26,7 +26,6 @@ const reasons = {
   'src/hold/held-lock.ts': [
     { code: "if (typeof key !== 'string')", why: 'equivalent: takes more memory' },
     { code: 'undefined) this.', to: 'true', why: 'equivalent: takes more memory' },
-    { code: 'if (!this.isConfirmed) this.keeper.confirm()', to: 'true', why: 'equivalent: takes more memory' },
     { code: "new HoldEnd('released'", to: '""', why: 'equivalent: it is compared with "lost" only' },
     { code: 'untilMs > 0 && untilMs >', why: 'equivalent: the clock is never below 0' },
   ],
@@ -43,6 +42,11 @@ const reasons = {
   ],
   'src/acquire/acquisition.ts': [
     { code: '#isStarting = true', to: 'false', why: equivalent },
+    {
+      code: 'const mayOutlast = timeoutMs! > 0',
+      to: 'timeoutMs! >= 0',
+      why: 'equivalent: a wait without a timeout never ends',
+    },
     { code: 'if (this.#isStarting)', to: 'false', why: equivalent },
     { code: 'if (this.#isSettled) return', why: 'equivalent: what is settled is not ended again' },
   ],

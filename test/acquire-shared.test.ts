@@ -314,6 +314,24 @@ describe('an acquisition where several may hold the key', () => {
       expect(outcomes.map(({ error: each }) => each)).to.deep.equal([error, error]);
     });
 
+    it('a writer of the process closes what readers share, unless they prefer readers', async () => {
+      for (const [prefer, requests] of [
+        ['fair', 3],
+        ['writer', 3],
+        ['reader', 2],
+      ] as const) {
+        build(listening);
+        const read = (): Outcome => start(inQueue(), { mode: { ...reader, prefer } });
+        read();
+        await grant();
+        expect(read().error).to.equal(undefined);
+        expect(here.asked, 'the second joins the first').to.have.lengthOf(1);
+        start(inQueue(), { mode: { ...writer, prefer } });
+        read();
+        expect(here.asked, prefer).to.have.lengthOf(requests);
+      }
+    });
+
     it('of permits, it reserves fences for those that they are handed off to; of a member of readers, none', async () => {
       start(inQueue(), { mode: permit });
       expect(last().request.fences).to.equal(fencesInBlock);
@@ -377,14 +395,14 @@ describe('an acquisition where several may hold the key', () => {
       };
     });
 
-    function begin(settings: Partial<Settings> = {}): Outcome {
+    function begin(settings: Partial<Settings> = {}, mode = writer): Outcome {
       const wanted = {
         key: 'k',
         keys: 'k',
         settings: settled(settings),
         scope: here.scope,
         store: here.store,
-        mode: { ...writer, step: 1 },
+        mode: { ...mode, step: 1 },
       };
       return outcomeOf(acquire({ ...wanted, kind: undefined, change } as AcquireSpec, (each) => each));
     }
@@ -399,6 +417,15 @@ describe('an acquisition where several may hold the key', () => {
       const outcome = begin();
       await grant(9);
       expect([outcome.held === held, added, last().request.token]).to.deep.equal([true, 0, held.token]);
+    });
+
+    it('waits with no others, to become a reader either', async () => {
+      build(listening);
+      start(inQueue(), { mode: reader });
+      const outcome = begin(inQueue(), reader);
+      expect([here.asked.length, last().request.token]).to.deep.equal([2, held.token]);
+      await grant();
+      expect(outcome.held).to.equal(held);
     });
 
     it('fails for good where it can never be made, and only a change does', async () => {

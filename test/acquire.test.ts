@@ -19,6 +19,7 @@ import {
   inQueue,
   lifetimeMs,
   type Outcome,
+  outcomeOf,
   reader,
   settled,
   traced,
@@ -106,6 +107,18 @@ describe('an acquisition', () => {
       expect([here.asked.length, here.openTimers()]).to.deep.equal([0, 0]);
       return outcome;
     }
+
+    it('H90: a grant that its caller cannot be given is released, and the call fails with that error', async () => {
+      const fault = new Error('no lease can be made');
+      const fail = (): never => {
+        throw fault;
+      };
+      const outcome = outcomeOf(acquire(specFor('k', settled({}), here.scope, {}), fail));
+      await grant();
+      expect(outcome.error).to.equal(fault);
+      expect(here.store.releases.map(({ token }) => token)).to.deep.equal([last().request.token]);
+      expect([here.waits, here.openTimers()]).to.deep.equal([0, 0]);
+    });
 
     it('a missing client is an error of the call', () => {
       expect(() => acquire(specFor('k', settled({}), new Scope(), {}), (held) => held)).to.throw(
@@ -265,6 +278,19 @@ describe('an acquisition', () => {
         await grantAfterPause();
         expect(here.openTimers()).to.equal(0);
       }
+    });
+
+    it('a timeout has its timer at once where the caller is behind others that wait for the channel', async () => {
+      build(listening);
+      start(inQueue());
+      await busy();
+      const before = here.openTimers();
+      const timeoutMs = 4 * commandTimeoutMs + 1;
+      const outcome = start(inQueue(timeoutMs));
+      expect(here.openTimers() - before).to.equal(1);
+      await openChannel();
+      await pass(timeoutMs);
+      expect(outcome.error).to.include({ code: 'ERR_LOCK_TIMEOUT' });
     });
 
     async function grantAfterPause(): Promise<void> {

@@ -4,9 +4,17 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { expect } from 'chai';
 import { useFakeTimers } from 'sinon';
-import { excludes, HeldLock } from '../src/hold/held-lock';
+import { LockBackendError } from '../src/core/errors';
+import { excludes, HeldLock, mayJoin } from '../src/hold/held-lock';
 import type { Granted, LockSpec } from '../src/hold/kept-lock';
-import { type ExtendRequest, type Mode, now, type Store, type SynchronousVerbs } from '../src/store/contract';
+import {
+  type ExtendRequest,
+  type Mode,
+  now,
+  type ReleaseReply,
+  type Store,
+  type SynchronousVerbs,
+} from '../src/store/contract';
 import { LateRequest } from '../src/store/late-request';
 import { libraryTimers } from './contract/outcomes';
 import { clock, type LossyStore, lossyStore } from './support/lossy-store';
@@ -50,10 +58,12 @@ describe('a held lock', () => {
     readonly grant?: Partial<Granted>;
     readonly details?: Partial<Pick<LockSpec, 'key' | 'keys' | 'mode'> & { readonly retries: number }>;
     readonly store?: Partial<Store>;
+    readonly source?: undefined;
   }
 
   /** Granted just now, unless the grant says otherwise. */
-  async function acquire({ settings = {}, grant = {}, details = {}, store: more }: Terms = {}): Promise<HeldLock> {
+  async function acquire(terms: Terms = {}): Promise<HeldLock> {
+    const { settings = {}, grant = {}, details = {}, store: more } = terms;
     if (more) Object.assign(store, more);
     const all = {
       lifetimeMs,
@@ -63,13 +73,14 @@ describe('a held lock', () => {
       prefix: '',
       ...settings,
     };
+    const queue = {
+      release: (held: HeldLock) => store.release(held.releaseRequest()),
+      lost: (held: HeldLock) => void lost.push(held),
+    };
     const context = {
       settings: all,
       store,
-      source: {
-        release: (held: HeldLock) => store.release(held.releaseRequest()),
-        lost: (held: HeldLock) => void lost.push(held),
-      },
+      source: 'source' in terms ? terms.source : queue,
       kind: undefined,
       onEnd: (held: HeldLock) => void ended.push(held),
     };
@@ -601,6 +612,24 @@ describe('a held lock', () => {
       expect([store.extensions.length, openTimers()]).to.deep.equal([1, 0]);
     });
 
+    it('its queue need not ask where it is confirmed, or an extension is under way', async () => {
+      const confirmed = await acquire({ settings: { maxHoldMs: 60_000 } });
+      confirmed.keeper.startRenewing(lease);
+      confirmed.confirmNow();
+      await turn();
+      expect(store.extensions).to.have.lengthOf(0);
+      await confirmed.release();
+      store.fates.extend.push('held');
+      const held = await acquire({ grant });
+      const renewing = held.keeper.renew(commandTimeoutMs);
+      held.confirmNow();
+      await turn();
+      store.reply();
+      expect(await renewing).to.equal(true);
+      await pass(50);
+      expect(store.extensions).to.have.lengthOf(1);
+    });
+
     it('once confirmed, its renewal goes by the whole lifetime', async () => {
       const held = await acquireNext({ grant });
       held.keeper.startRenewing(lease);
@@ -705,6 +734,35 @@ describe('a held lock', () => {
       const other = await acquire();
       expect(await other.releaseQuietly()).to.equal(true);
       expect(store.abandoned).to.have.lengthOf(1);
+    });
+
+    it('says for how long callers outside the queue pause: whole milliseconds, one at least', async () => {
+      const pauses: number[] = [];
+      for (const retryTimeoutMs of [10, 10.2, 0]) {
+        const held = await acquire({ settings: { retryTimeoutMs } });
+        pauses.push(held.releaseRequest().yieldMs!);
+        await held.release();
+      }
+      expect(pauses).to.deep.equal([10, 11, 1]);
+    });
+
+    it('at once where the store is in this process, whose error is a rejection all the same', async () => {
+      const fault = new LockBackendError('no such table');
+      const replies: (() => ReleaseReply)[] = [
+        () => {
+          throw fault;
+        },
+        () => 'released',
+      ];
+      const synchronous = { release: () => replies.shift()!() } as unknown as SynchronousVerbs;
+      const held = await acquire({ store: { synchronous }, source: undefined });
+      expect(await rejection(held.release()))
+        .to.equal(fault)
+        .and.include({ key: 'k' });
+      const releasing = held.release();
+      expect([ended.length, replies.length]).to.deep.equal([2, 0]);
+      expect(await releasing).to.equal(true);
+      expect(store.releases).to.deep.equal([]);
     });
 
     it('of what several may hold: with its mode and fence; a change in place may be queued', async () => {
@@ -940,6 +998,21 @@ describe('a held lock', () => {
     const permits: Mode = { ...mode, kind: 'counted', permits: 2, total: 3 };
     reader.changed(permits, 2);
     expect([beside(permits), beside({ ...permits, permits: 1 })]).to.deep.equal([true, false]);
+  });
+
+  it('is joined for keys of its own, in its own store, where only one may hold them', async () => {
+    const held = await acquire({ details: { keys: ['a', 'b'], key: ['a', 'b'] } });
+    const may = (keys: string | string[], at: Store = store): boolean => mayJoin(held, keys, at);
+    expect([may('a'), may(['b', 'a']), may(['a', 'c']), may('a', lossyStore())]).to.deep.equal([
+      true,
+      true,
+      false,
+      false,
+    ]);
+    await held.release();
+    expect(may('a')).to.equal(false);
+    await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
+    expect(mayJoin(await acquire({ details: { mode } }), 'k', store)).to.equal(false);
   });
 
   it('knows its keys, its attempts and its validity', async () => {
