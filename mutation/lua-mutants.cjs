@@ -246,8 +246,8 @@ exports.mutants = [
   shared(
     'acquire-shared',
     'a reader that has the lock is queued when it asks again',
-    "if held and not granted and call('ZSCORE', lock, ourText(held.fence)) then",
-    'if false then',
+    "call('ZSCORE', lock, ourText(held.fence)) then",
+    'false then',
   ),
   shared('extend-shared', 'a late extension is executed', 'if now > notAfter then', 'if false then'),
   shared('extend-shared', 'a renewal undoes an extension', 'if exact or wanted > ends then', 'if true then'),

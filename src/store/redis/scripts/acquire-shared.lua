@@ -50,20 +50,20 @@ if asking.ticket == 0 then
   asking.ticket = newTicket(queue, all, asking)
 end
 
-local granted, mine, held, known = false, nil, nil, 0
+local granted, mine, held, seen, known = false, nil, nil, nil, 0
 -- Readers of one phase share a fence, so the text of our member is known.
 local function ourText(shared)
   return text('r', 1, 0, fences and shared or 0, token, group)
 end
--- Nearly every reader joins other readers, and nearly every writer waits for readers: either needs to read only one of them. A
--- reader that holds the lock already writes its own member again, unless that member was changed in place.
+-- Nearly every request joins other readers or has to wait, and needs to read only one of the holders. A reader that holds the lock
+-- already writes its own member again, unless that member was changed in place.
 -- The limit of a readers-writer lock is the token of the holder that was downgraded in place and reads since. There is at most
 -- one, since a writer is alone.
 local isChanged = step > 0 or (kind ~= 'p' and call('GET', limit) == token)
 if kind ~= 'p' and not isChanged and #all.expired == 0 and (not queued or queued.kind == kind) then -- S4
-  held = lastReader(lock, token, group, fences)
+  held, seen = lastHolder(lock, token, group, fences)
   granted = held and isTurnOf(queue, all, held, asking, total)
-  if held and not granted and call('ZSCORE', lock, ourText(held.fence)) then
+  if held and not granted and held.kind == 'r' and call('ZSCORE', lock, ourText(held.fence)) then
     held = nil
   end
 end
@@ -71,7 +71,7 @@ mayExpire(lock, ARGV[2])
 local ends = now + ttl
 local score = string.format('%.0f', ends)
 if not held then
-  local everybody = ourHolders(lock, isChanged)
+  local everybody = ourHolders(lock, isChanged, seen)
   if kind == 'r' and fences and everybody.fence == 0 then
     everybody = ourHolders(lock, true)
   end

@@ -101,14 +101,14 @@ call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
 end
 seen.isPurged = true
 end
-local function holders(lock, all)
+local function holders(lock, all, seen)
 local held = locks[lock]
 if held and (held.whole or not all) then
 return held
 end
 held = nobody()
 local from = string.format('(%.0f', now)
-local seen = not checked[lock] and check(lock)
+seen = seen or (not checked[lock] and check(lock))
 local found = seen and not seen.isFull and seen.found
 or call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES', 'LIMIT', 0, chunk)
 if #found == 2 * chunk and (all or string.sub(found[1], 1, 3) == '1 p') then
@@ -135,27 +135,29 @@ end
 locks[lock] = held
 return held
 end
-local function ourHolders(lock, all)
-local held = holders(lock, all)
+local function ourHolders(lock, all, seen)
+local held = holders(lock, all, seen)
 if held.isForeign or check(lock).isForeign then
 refuseForeign()
 end
 return held
 end
-local function lastReader(lock, token, group, fenced)
+local function lastHolder(lock, token, group, fenced)
 if locks[lock] then
 return nil
 end
-local found = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
-local last = found[1] and tonumber(found[2]) > now and member(found[1])
-if not last or last.kind ~= 'r' or last.group ~= group or last.token == token or (fenced and last.fence == 0) then
-return nil
+local seen = not checked[lock] and check(lock) or nil
+local found = seen and not seen.isFull and seen.found or call('ZRANGE', lock, -1, -1, 'WITHSCORES')
+local ends = tonumber(found[#found])
+local last = ends and ends > now and member(found[#found - 1])
+if not last or last.kind == 'p' or last.group ~= group or last.token == token or (fenced and last.fence == 0) then
+return nil, seen
 end
 if check(lock).isForeign then
 refuseForeign()
 end
 local held = nobody()
-enter(held, last, tonumber(found[2]))
+enter(held, last, ends)
 return held
 end
 local function holderOf(held, token)
@@ -1178,7 +1180,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '0a303e08ec12c5555424a0a089e18f80f38146c3',
+  sha: 'ff9156207f538dee1854dfd43c0ae36918c13589',
   lua:
     clockPart +
     `
@@ -1228,15 +1230,15 @@ asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and q
 if asking.ticket == 0 then
 asking.ticket = newTicket(queue, all, asking)
 end
-local granted, mine, held, known = false, nil, nil, 0
+local granted, mine, held, seen, known = false, nil, nil, nil, 0
 local function ourText(shared)
 return text('r', 1, 0, fences and shared or 0, token, group)
 end
 local isChanged = step > 0 or (kind ~= 'p' and call('GET', limit) == token)
 if kind ~= 'p' and not isChanged and #all.expired == 0 and (not queued or queued.kind == kind) then
-held = lastReader(lock, token, group, fences)
+held, seen = lastHolder(lock, token, group, fences)
 granted = held and isTurnOf(queue, all, held, asking, total)
-if held and not granted and call('ZSCORE', lock, ourText(held.fence)) then
+if held and not granted and held.kind == 'r' and call('ZSCORE', lock, ourText(held.fence)) then
 held = nil
 end
 end
@@ -1244,7 +1246,7 @@ mayExpire(lock, ARGV[a+2])
 local ends = now + ttl
 local score = string.format('%.0f', ends)
 if not held then
-local everybody = ourHolders(lock, isChanged)
+local everybody = ourHolders(lock, isChanged, seen)
 if kind == 'r' and fences and everybody.fence == 0 then
 everybody = ourHolders(lock, true)
 end
@@ -2083,7 +2085,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: 'e1ab52cc9add236e2322d34bbe25fa9af028eea1',
+  sha: 'ad746a40f0224b18af14c23011b2ab668c2128af',
   lua:
     clockPart +
     `

@@ -105,15 +105,16 @@ local function purge(lock, kept)
 end
 
 -- The ends of the holders by their members, and their sums. In a large set of readers only the last ones are read, unless `all` is set.
-local function holders(lock, all)
+-- `seen` is a check that is not older than the last write.
+local function holders(lock, all, seen)
   local held = locks[lock]
   if held and (held.whole or not all) then
     return held
   end
   held = nobody()
   local from = string.format('(%.0f', now)
-  -- The first check reads all of a small set. A check that was made earlier may be older than a write.
-  local seen = not checked[lock] and check(lock)
+  -- The first check reads all of a small set. One that was made for an earlier call may be older than a write.
+  seen = seen or (not checked[lock] and check(lock))
   local found = seen and not seen.isFull and seen.found
     or call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES', 'LIMIT', 0, chunk)
   if #found == 2 * chunk and (all or string.sub(found[1], 1, 3) == '1 p') then
@@ -142,29 +143,32 @@ local function holders(lock, all)
 end
 
 -- The holders; throws if there is a foreign member.
-local function ourHolders(lock, all)
-  local held = holders(lock, all)
+local function ourHolders(lock, all, seen)
+  local held = holders(lock, all, seen)
   if held.isForeign or check(lock).isForeign then -- H79
     refuseForeign()
   end
   return held
 end
 
--- The holder that ends last, if it is a reader of the same group: it is enough for a new reader. Otherwise nil.
-local function lastReader(lock, token, group, fenced)
+-- The holder that ends last: it is enough for a new reader or writer. Nil if it is not, as a reader of another group. Also returns
+-- the check, if it was made here.
+local function lastHolder(lock, token, group, fenced)
   if locks[lock] then
     return nil
   end
-  local found = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
-  local last = found[1] and tonumber(found[2]) > now and member(found[1])
-  if not last or last.kind ~= 'r' or last.group ~= group or last.token == token or (fenced and last.fence == 0) then -- H42b
-    return nil
+  local seen = not checked[lock] and check(lock) or nil
+  local found = seen and not seen.isFull and seen.found or call('ZRANGE', lock, -1, -1, 'WITHSCORES')
+  local ends = tonumber(found[#found])
+  local last = ends and ends > now and member(found[#found - 1])
+  if not last or last.kind == 'p' or last.group ~= group or last.token == token or (fenced and last.fence == 0) then -- H42b
+    return nil, seen
   end
   if check(lock).isForeign then -- H79b
     refuseForeign()
   end
   local held = nobody()
-  enter(held, last, tonumber(found[2]))
+  enter(held, last, ends)
   return held
 end
 
