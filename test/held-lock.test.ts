@@ -746,6 +746,12 @@ describe('a held lock', () => {
       expect(pauses).to.deep.equal([10, 11, 1]);
     });
 
+    it('that came from no queue: by a request to its store', async () => {
+      const held = await acquire({ source: undefined });
+      expect(await held.release()).to.equal(true);
+      expect(store.releases.map(({ token }) => token)).to.deep.equal(['ours']);
+    });
+
     it('at once where the store is in this process, whose error is a rejection all the same', async () => {
       const fault = new LockBackendError('no such table');
       const replies: (() => ReleaseReply)[] = [
