@@ -91,6 +91,20 @@ describe('readers that go first, and requests that come twice', () => {
     expect(await (await writer).release()).to.equal(true);
   });
 
+  it('H46: a second reader that wants to write is refused while the first waits to', async () => {
+    const readers = await Promise.all(
+      [1, 2].map(() => new RWLock(key, { redis: client, ...terms, autoExtend: false, timeout: 10_000 }).acquireRead()),
+    );
+    const [first, second] = readers as [redisExpLock.RWLease, redisExpLock.RWLease];
+    const upgrade = first.upgrade();
+    while ((await client.zCard(companionOf(key, 'queue'))) === 0) await sleep(5);
+    const error = await second.upgrade().catch((reason) => reason);
+    expect(error).to.be.an.instanceOf(redisExpLock.LockDeadlockError);
+    expect(await second.release()).to.equal(true);
+    await upgrade;
+    expect(await first.release()).to.equal(true);
+  });
+
   for (const kind of ['r', 'w'] as const) {
     it(`an acquire (${kind}) that comes again after changes in place leaves no second reader`, async () => {
       const lock = new RWLock(key, { redis: client, ...terms, maxRetries: 0, autoExtend: false });
