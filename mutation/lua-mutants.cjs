@@ -246,7 +246,7 @@ exports.mutants = [
   shared(
     'acquire-shared',
     'a reader that has the lock is queued when it asks again',
-    "call('ZSCORE', lock, ourText(held.fence)) then",
+    'ourReader(held.fence) then',
     'false then',
   ),
   shared('extend-shared', 'a late extension is executed', 'if now > notAfter then', 'if false then'),

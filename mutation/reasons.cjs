@@ -27,7 +27,6 @@ const reasons = {
     { code: "if (typeof key !== 'string')", why: 'equivalent: takes more memory' },
     { code: 'undefined) this.', to: 'true', why: 'equivalent: takes more memory' },
     { code: "new HoldEnd('released'", to: '""', why: 'equivalent: it is compared with "lost" only' },
-    { code: 'untilMs > 0 && untilMs >', why: 'equivalent: the clock is never below 0' },
   ],
   'src/store/embedded/machine/mutex-queue.ts': [
     { code: 'live < 0 && row.queue.length === 0', to: 'true', why: equivalent },

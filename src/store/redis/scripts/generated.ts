@@ -1180,7 +1180,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'ff9156207f538dee1854dfd43c0ae36918c13589',
+  sha: '77baaafe9d3a40756a3732c73541bba42c4ea898',
   lua:
     clockPart +
     `
@@ -1231,14 +1231,16 @@ if asking.ticket == 0 then
 asking.ticket = newTicket(queue, all, asking)
 end
 local granted, mine, held, seen, known = false, nil, nil, nil, 0
-local function ourText(shared)
-return text('r', 1, 0, fences and shared or 0, token, group)
+local function ourReader(shared)
+local each = member(text('r', 1, 0, fences and shared or 0, token, group))
+each.ends = tonumber(call('ZSCORE', lock, each.text))
+return each.ends and each.ends > now and each
 end
 local isChanged = step > 0 or (kind ~= 'p' and call('GET', limit) == token)
 if kind ~= 'p' and not isChanged and #all.expired == 0 and (not queued or queued.kind == kind) then
 held, seen = lastHolder(lock, token, group, fences)
 granted = held and isTurnOf(queue, all, held, asking, total)
-if held and not granted and held.kind == 'r' and call('ZSCORE', lock, ourText(held.fence)) then
+if held and not granted and held.kind == 'r' and ourReader(held.fence) then
 held = nil
 end
 end
@@ -1253,12 +1255,7 @@ end
 mine = holderOf(everybody, token)
 held = without(everybody, mine)
 if not mine and not everybody.whole and kind == 'r' then
-local ours = ourText(everybody.fence)
-local mineEnds = tonumber(call('ZSCORE', lock, ours))
-mine = mineEnds and mineEnds > now and member(ours)
-if mine then
-mine.ends = mineEnds
-end
+mine = ourReader(everybody.fence)
 end
 if step > 0 and not mine then
 return { -3, 0, 0, now }
