@@ -70,10 +70,13 @@ describe('H83: queued, granted by a message', () => {
   });
 
   it('its message names the lock, the fence, and a nonce that is another one with each request', async () => {
+    const before = requests();
     await scene.direct.publish(channel, `1 ${scene.key}`);
-    await connection.calls();
+    await waitFor(() => requests() > before, { what: 'the request of a woken waiter' });
+    await connection.calls(); // that request was answered: its nonce is the one to grant with
     await held.release();
     const lease = await waiting;
+    await waitFor(() => told.length === 2, { what: 'both messages' });
     const [, nonce, fence, key] = /^\d+\.([\w-]{22})=(\d+) (.+)$/.exec(told.at(-1)!)!;
     expect([Number(fence), key]).to.deep.equal([lease.fence, scene.key]);
     expect(told.at(-1)).to.not.include(lease.token);
@@ -90,6 +93,7 @@ describe('H83: queued, granted by a message', () => {
   it('the same message once more, or after the release: nothing', async () => {
     await held.release();
     const lease = await waiting;
+    await waitFor(() => told.length === 1, { what: 'the message' });
     await scene.direct.publish(channel, told[0]!);
     await waitFor(() => told.length === 2);
     const before = requests();

@@ -203,6 +203,7 @@ describeEach(
           expect(tries, `${JSON.stringify(name)} was not heard`).to.be.below(5);
           tookMs = await wakeUp(key);
         }
+        await waitFor(() => told.length >= tries, { what: 'each message' });
         expect(told.map((message) => message.slice(message.indexOf(' ') + 1))).to.deep.equal(Array(tries).fill(key));
       }
       ear.destroy();
