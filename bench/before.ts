@@ -1,6 +1,6 @@
 // `npm run bench:before`: the build that a rolling upgrade replaces (test/rolling/before.tgz) beside the present one, by turns in one
 // process on one server, so that a machine that changes its speed changes it for both. Writes BEFORE.md. `npm run bench:before -- mutex`
-// measures only the scenarios whose name contains a word, and writes nothing. BENCH_TURNS (default 40) makes it longer or shorter.
+// measures only the scenarios whose name contains a word, and writes nothing. BENCH_TURNS (default 100) makes it longer or shorter.
 //
 // Invariant: both builds get equal clients of their own, and neither sees the other's keys.
 import { execFileSync } from 'node:child_process';
@@ -14,9 +14,9 @@ import { killChildren } from '../test/support/processes';
 import { startRedis } from '../test/support/redis';
 import { buildBefore } from './build-before';
 
-const turns = Number(process.env.BENCH_TURNS ?? 40);
+const turns = Number(process.env.BENCH_TURNS ?? 100);
 const warmUpTurns = 5;
-const freshTurns = Math.min(turns, 15);
+const freshTurns = Math.min(turns, 40);
 const root = join(__dirname, '..');
 
 /** A turn of one build: resolves when `count` operations are done. */
