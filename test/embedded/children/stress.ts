@@ -99,7 +99,9 @@ const deeds: Record<string, (name: string, ...args: string[]) => Promise<unknown
 
   /** Does one thing after another, as it is told. */
   async obey(name) {
-    const withLock = redisExpLock({ redis: sharedMemoryStore(name), lifetime: 60_000 });
+    const store = sharedMemoryStore(name);
+    const withLock = redisExpLock({ redis: store, lifetime: 60_000 });
+    const lagMs = (): number => tableOf(store).lagMs!();
     const leases = new Map<string, redisExpLock.Lease>();
     const orders: Record<string, (key: string, lifetime?: number) => Promise<unknown>> = {
       async take(key, lifetime = 60_000) {
@@ -107,7 +109,12 @@ const deeds: Record<string, (name: string, ...args: string[]) => Promise<unknown
         if (lease !== null) leases.set(key, lease);
         return lease && { fence: lease.fence, remaining: lease.remaining() };
       },
-      inspect: (key) => withLock.inspect(key),
+      /** Also tells by how many ms its clock may have been behind others meanwhile. */
+      async inspect(key) {
+        const beforeMs = lagMs();
+        const seen = await withLock.inspect(key);
+        return { ...seen, lagMs: Math.max(beforeMs, lagMs()) };
+      },
       extend: (key) => leases.get(key)!.extend(60_000),
       release: (key) => leases.get(key)!.release(),
       /** Waits in the queue, so that a release in another process has to wake this one. */
