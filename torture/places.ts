@@ -9,7 +9,7 @@ import { startEndpoint } from '../test/support/endpoint';
 import { type Action, type FaultProxy, startProxy } from '../test/support/fault-proxy';
 import { waitFor } from '../test/support/processes';
 import { type RedisServer, startRedis, startReplica } from '../test/support/redis';
-import { startSentinels } from '../test/support/sentinel';
+import { patientMs, startSentinels } from '../test/support/sentinel';
 import { nowMs } from './history';
 import { lossyLine } from './line';
 import type { Failover } from './models';
@@ -108,8 +108,10 @@ async function sentinel(): Promise<Place> {
     if (failovers.length > 0) return;
     const fromMs = nowMs();
     failovers.push({ fromMs, toMs: Number.POSITIVE_INFINITY });
+    await sentinels.givesUpAfter('main', 500);
     await first.kill();
     await waitFor(() => isMaster(second), { timeoutMs: 20_000, what: 'the replica to be promoted' });
+    await sentinels.givesUpAfter('main', patientMs);
     failovers[0] = { fromMs, toMs: nowMs() + slackMs };
   };
   return {
@@ -139,6 +141,7 @@ async function cluster(): Promise<Place> {
     dead = await nodes.nodeOf('{m}:1');
     const fromMs = nowMs();
     failovers.push({ fromMs, toMs: Number.POSITIVE_INFINITY });
+    await nodes.givesUpSoon();
     await dead.kill();
     await nodes.failedOver(dead);
     failovers[0] = { fromMs, toMs: nowMs() + slackMs };

@@ -7,8 +7,10 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { breaks } from '../../torture/breaks/list';
 import { excerpt } from '../../torture/excerpt';
+import { open } from '../../torture/places';
 import { torture } from '../../torture/torture';
 import { altered, fileOf, filesByMarker } from '../support/alteration';
+import { waitFor } from '../support/processes';
 
 const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 1e9));
 
@@ -24,6 +26,21 @@ it(`no promise is broken under torture (seed ${seed})`, async function () {
   expect(Object.keys(grants)).to.include.members(['queued', 'read', 'write', 'permits', 'Lock']);
   expect(Object.values(faults).reduce((sum, count) => sum + count, 0)).to.be.greaterThan(3);
 });
+
+for (const store of ['sentinel', 'cluster'] as const) {
+  it(`a failover of torture takes place: ${store}`, async () => {
+    const place = await open(store);
+    try {
+      const before = await place.masters();
+      await place.faults.find(({ name }) => name === 'failover')!.run(() => 0);
+      expect(place.failovers).to.have.length(1);
+      expect(place.failovers[0]!.toMs).to.be.finite;
+      await waitFor(async () => (await place.masters()).some((server) => !before.includes(server)));
+    } finally {
+      await place.close();
+    }
+  });
+}
 
 describe('npm run breaks', () => {
   const src = join(__dirname, '../../src');
