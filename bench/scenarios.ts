@@ -670,7 +670,7 @@ export const scenarios: readonly Scenario[] = [
     title: 'The first 2,000 pairs of a process',
     text: 'One key, one pair after the other, from connecting on: what is compiled is part of it, what is loaded is not.',
     limitedBy:
-      'A bare lock sends scripts of the same size and does nothing else. The library’s functions run uncompiled at first, and compiling them is ' +
+      'A bare lock takes the same two round trips and does nothing else. The library’s functions run uncompiled at first, and compiling them is ' +
       'work of other threads: by a profile on ioredis they take 40 µs of a pair in the first 2,000 pairs, and 17 µs in the first 20,000. ' +
       'Interpreted throughout, they would take 74 µs, spread over a hundred functions of which none takes 4.',
     rows: ['raw node-redis', 'a bare lock', we, 'raw ioredis', 'a bare lock, ioredis', weOnIoredis].map(
