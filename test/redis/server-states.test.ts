@@ -97,6 +97,7 @@ describe('a state of the server that passes (H54)', () => {
     await server.command('SAVE');
     const redis = stage.owns(await server.connect(REDIAL));
     await server.kill();
+    await waitFor(() => !redis.isReady); // the end of the process may be heard of before that of its connection
     const restarted = server.restart(); // resolves when it has loaded
     await waitFor(() => redis.isReady); // connected, while it loads
     const pass = async (): Promise<void> => {
