@@ -21,6 +21,8 @@ describe('the live page in Chromium', () => {
   let browser: Browser;
   let page: Page;
   let server: Server;
+  /** The server of a page of another origin. */
+  let elsewhere: Server | undefined;
   let port: number;
   let lockedPage: LockPage;
   let withLock: redisExpLock.WithLock;
@@ -60,8 +62,10 @@ describe('the live page in Chromium', () => {
 
   after(async () => {
     await browser?.close();
-    server?.close();
-    server?.closeAllConnections();
+    for (const each of [server, elsewhere]) {
+      each?.close();
+      each?.closeAllConnections();
+    }
     await withLock?.close({ drain: false });
     await redis?.discard();
   });
@@ -315,9 +319,9 @@ describe('the live page in Chromium', () => {
   it('a page of another origin cannot free a lock, with or without a preflight', async () => {
     const lease = await withLock.promise('safe');
     const { holders } = await withLock.inspect('safe');
-    const elsewhere = createServer((_, res) => res.setHeader('content-type', 'text/html').end('<title>evil</title>'));
+    elsewhere = createServer((_, res) => res.setHeader('content-type', 'text/html').end('<title>evil</title>'));
     const other = await freePort();
-    await new Promise<void>((resolve) => elsewhere.listen(other, '127.0.0.1', resolve));
+    await new Promise<void>((resolve) => elsewhere!.listen(other, '127.0.0.1', resolve));
     const evil = await browser.context.newPage();
     await evil.goto(`http://127.0.0.1:${other}/`);
     const body = JSON.stringify({ key: 'shop:safe', id: holders[0]!.id });
@@ -344,8 +348,6 @@ describe('the live page in Chromium', () => {
     expect(await withLock.inspect('safe')).to.deep.include({ locked: true });
     expect(await lease()).to.equal(true);
     await evil.close();
-    elsewhere.close();
-    elsewhere.closeAllConnections();
   });
 
   it('works by keyboard alone: rows, queue, filter, sorting', async () => {
