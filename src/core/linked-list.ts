@@ -8,44 +8,37 @@ export interface Linked<T> {
   after: T | undefined;
 }
 
+/** Only the list itself changes `first` and `size`. */
 export class LinkedList<T extends Linked<T>> {
-  #first: T | undefined;
+  first: T | undefined;
+  size = 0;
   #last: T | undefined;
-  #size = 0;
-
-  get size(): number {
-    return this.#size;
-  }
-
-  get first(): T | undefined {
-    return this.#first;
-  }
 
   /** Adds a member at the end. The member must be in no list. */
   add(member: T): void {
     member.before = this.#last;
-    if (this.#last === undefined) this.#first = member;
+    if (this.#last === undefined) this.first = member;
     else this.#last.after = member;
     this.#last = member;
-    this.#size += 1;
+    this.size += 1;
   }
 
   /** Deletes a member. True if it was in the list. */
   delete(member: T): boolean {
     const { before, after } = member;
-    if (before === undefined && this.#first !== member) return false;
-    if (before === undefined) this.#first = after;
+    if (before === undefined && this.first !== member) return false;
+    if (before === undefined) this.first = after;
     else before.after = after;
     if (after === undefined) this.#last = before;
     else after.before = before;
     member.before = undefined;
     member.after = undefined;
-    this.#size -= 1;
+    this.size -= 1;
     return true;
   }
 
   /** Iterates in order. If members may leave meanwhile, iterate over a copy. */
   *[Symbol.iterator](): Iterator<T> {
-    for (let member = this.#first; member !== undefined; member = member.after) yield member;
+    for (let member = this.first; member !== undefined; member = member.after) yield member;
   }
 }
