@@ -70,7 +70,8 @@ export class Batch {
     const some = this.#calls.splice(0, this.#maxCalls);
     const nowMs = performance.now();
     for (const each of some) each.onSent?.(nowMs); // H99i
-    for (const together of bySlot(some, this.#client.clustered)) this.#sendTogether(together);
+    if (!this.#client.clustered) return this.#sendTogether(some);
+    for (const together of bySlot(some)) this.#sendTogether(together);
   }
 
   /** Sends a plain batch if all calls are plain, as most are. Without the rights for it, a user is refused once and served otherwise. */
@@ -80,7 +81,8 @@ export class Batch {
     const reject = (error: unknown): void => {
       if (!isCulpritError(error)) return rejectAll(together, error);
       this.#isPlainRefused ||= codeOf(String((error as Error).message)) === 'NOPERM';
-      for (const some of bySlot(together, this.#client.clustered)) sendTogether(some, this.#send);
+      if (!this.#client.clustered) return sendTogether(together, this.#send);
+      for (const some of bySlot(together)) sendTogether(some, this.#send);
     };
     this.#send(call, { resolve, reject });
   }
@@ -92,7 +94,7 @@ function rejectAll(together: readonly ReplyHandler[], error: unknown): void {
 
 /** Sends calls of one family now. A lone call goes as it is, unless its script exists only inside a batch. */
 export function sendTogether(together: readonly BatchedCall[], send: SendCall): void {
-  const [first] = together as [BatchedCall, ...BatchedCall[]];
+  const first = together[0]!;
   const isOwnScript = hasOwnScript(first.call);
   if (isOwnScript && together.length === 1) return send(asScript(first.call), first);
   const combine = isOwnScript ? scripts.batch : scripts.batchShared;
@@ -110,9 +112,9 @@ export function hasOwnScript(call: StoreCall): call is PlainCall | ScriptCall {
   return 'verb' in call || 'lua' in call.script;
 }
 
-/** The calls as they may go together: in a cluster slots cannot be mixed. */
-function bySlot(calls: readonly BatchedCall[], isClustered: boolean): Iterable<readonly BatchedCall[]> {
-  if (!isClustered || calls.length === 1) return [calls];
+/** The calls as they may go together in a cluster: slots cannot be mixed. */
+function bySlot(calls: readonly BatchedCall[]): Iterable<readonly BatchedCall[]> {
+  if (calls.length === 1) return [calls];
   const slots = new Map<number, BatchedCall[]>();
   for (const each of calls) {
     const slot = slotOf('verb' in each.call ? each.call.key : each.call.keys[0]!);
