@@ -56,7 +56,7 @@ export class Scope {
   readonly #contexts = new WeakMap<Store, LeaseContext>();
   #sweepAt = minSweep;
   #closing: Promise<void> | undefined;
-  /** Rings when a held lock has ended: `close` awaits that. */
+  /** Rings when a held lock has ended: `close` awaits that, and nobody else. */
   readonly #ended = new Bell();
   readonly #observerOf: ((store: Store) => ScopeObserver) | undefined;
 
@@ -181,7 +181,7 @@ export class Scope {
   #remove(held: HeldLock): void {
     this.held.delete(held);
     this.#observerOf?.(held.context.store).ended(this, held);
-    this.#ended.ring();
+    if (this.closed) this.#ended.ring();
   }
 
   /** Forgets held locks whose time is over. Done when their number has doubled, so that each costs a constant. */
