@@ -25,7 +25,7 @@ export function optionsThenFunction(
 /** Acquires the lock and resolves with its lease. Throws at once for bad arguments, and rejects as `acquire` does. */
 export function acquireLease(key: Key, settings: Settings, scope: Scope, variant: AcquireVariant = {}): Promise<Lease> {
   const spec = specFor(key, settings, scope, variant);
-  const frame = spec.mayJoin ? frameToJoin(spec) : undefined;
+  const frame = spec.mayJoin && settings.reentrant ? frameToJoin(spec) : undefined;
   if (frame !== undefined) return Promise.resolve(joinedLeaseOf(frame.held!));
   const takenAt = warningsWanted() ? new Error('taken here') : undefined;
   const autoExtend = settings.autoExtend ?? variant.autoExtend ?? false;
@@ -33,9 +33,9 @@ export function acquireLease(key: Key, settings: Settings, scope: Scope, variant
   return acquire(spec, toLease);
 }
 
-/** The frame of the function around a call whose lock the call joins; undefined if it takes a lock of its own. */
+/** The frame of the function around a call whose lock the call joins, with `reentrant`; undefined if it takes a lock of its own. */
 function frameToJoin({ settings, scope, keys, store, calledIn }: AcquireSpec): Frame | undefined {
-  if (!settings.reentrant || scope.closed || settings.signal?.aborted) return undefined;
+  if (scope.closed || settings.signal?.aborted) return undefined;
   return enclosingFrame(calledIn, (held) => mayJoin(held, keys, store));
 }
 
