@@ -56,7 +56,7 @@ export class Scope {
   readonly #contexts = new WeakMap<Store, LeaseContext>();
   #sweepAt = minSweep;
   #closing: Promise<void> | undefined;
-  /** Rings when a held lock has ended: `close` awaits that, and nobody else. */
+  /** Rings when a held lock has ended while the scope closes: `close` waits for that. */
   readonly #ended = new Bell();
   readonly #observerOf: ((store: Store) => ScopeObserver) | undefined;
 

@@ -48,7 +48,7 @@ describeEach(
     const readers = (lock: redisExpLock.RWLock, count: number, options: Options = {}): Promise<RWLease[]> =>
       Promise.all(Array.from({ length: count }, () => lock.acquireRead(options)));
 
-    /** The number of extensions that the store executes meanwhile. Each looks for its member; in the same ms it has nothing to move. */
+    /** The number of extensions that the store executes meanwhile. Each looks up its member once; not each one moves the end. */
     async function extensionsIn(work: () => Promise<void>): Promise<number | undefined> {
       if (direct === undefined) {
         const run = sinon.spy(tableOf(here.redis as EmbeddedStore), 'run');
